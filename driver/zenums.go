@@ -4,6 +4,16 @@ package driver
 
 // Macros of the header.
 const (
+	CUDA_ARRAY3D_2DARRAY                   = 0x1
+	CUDA_ARRAY3D_COLOR_ATTACHMENT          = 0x20
+	CUDA_ARRAY3D_CUBEMAP                   = 0x4
+	CUDA_ARRAY3D_DEFERRED_MAPPING          = 0x80
+	CUDA_ARRAY3D_DEPTH_TEXTURE             = 0x10
+	CUDA_ARRAY3D_LAYERED                   = 0x1
+	CUDA_ARRAY3D_SPARSE                    = 0x40
+	CUDA_ARRAY3D_SURFACE_LDST              = 0x2
+	CUDA_ARRAY3D_TEXTURE_GATHER            = 0x8
+	CUDA_ARRAY3D_VIDEO_ENCODE_DECODE       = 0x100
 	CUDA_EXTERNAL_MEMORY_DEDICATED         = 0x1
 	CU_DEVICE_CPU                          = -1
 	CU_DEVICE_INVALID                      = -2
@@ -27,6 +37,11 @@ const (
 	CU_MEMHOSTREGISTER_READ_ONLY           = 0x8
 	CU_STREAM_LEGACY                       = 0x1
 	CU_STREAM_PER_THREAD                   = 0x2
+	CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION = 0x20
+	CU_TRSF_NORMALIZED_COORDINATES         = 0x2
+	CU_TRSF_READ_AS_INTEGER                = 0x1
+	CU_TRSF_SEAMLESS_CUBEMAP               = 0x40
+	CU_TRSF_SRGB                           = 0x10
 )
 
 // The constants of CUaccessProperty.

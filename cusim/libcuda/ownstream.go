@@ -177,3 +177,37 @@ func (o ownStream) Memcpy3DPeer(th *driver.Thread, c driver.Memcpy3DPeer) driver
 	}
 	return o.wait(th, o.d.Memcpy3DPeerAsync(th, c, perThread))
 }
+
+// MemcpyHtoA is cuMemcpyHtoA on the per-thread default stream. It returns when the copy is done.
+func (o ownStream) MemcpyHtoA(th *driver.Thread, dst driver.Array, off uint64, src []byte) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyHtoA"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.MemcpyHtoAAsync(th, dst, off, host(src), uint64(len(src)), perThread))
+}
+
+// MemcpyAtoH is cuMemcpyAtoH on the per-thread default stream. It returns when the copy is done.
+func (o ownStream) MemcpyAtoH(th *driver.Thread, dst []byte, src driver.Array, off uint64) driver.Result {
+	if r := o.d.MeetFault("cuMemcpyAtoH"); r != driver.ResultSuccess {
+		return r
+	}
+	return o.wait(th, o.d.MemcpyAtoHAsync(th, host(dst), src, off, uint64(len(dst)), perThread))
+}
+
+// MemcpyDtoA is cuMemcpyDtoA on the per-thread default stream. It does not wait for the copy.
+func (o ownStream) MemcpyDtoA(th *driver.Thread, dst driver.Array, off uint64, src driver.DevicePtr,
+	n uint64) driver.Result {
+	return o.d.MemcpyDtoAOn(th, dst, off, src, n, perThread)
+}
+
+// MemcpyAtoD is cuMemcpyAtoD on the per-thread default stream. It does not wait for the copy.
+func (o ownStream) MemcpyAtoD(th *driver.Thread, dst driver.DevicePtr, src driver.Array, off,
+	n uint64) driver.Result {
+	return o.d.MemcpyAtoDOn(th, dst, src, off, n, perThread)
+}
+
+// MemcpyAtoA is cuMemcpyAtoA on the per-thread default stream. It does not wait for the copy.
+func (o ownStream) MemcpyAtoA(th *driver.Thread, dst driver.Array, off uint64, src driver.Array, at,
+	n uint64) driver.Result {
+	return o.d.MemcpyAtoAOn(th, dst, off, src, at, n, perThread)
+}

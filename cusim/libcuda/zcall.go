@@ -2312,7 +2312,111 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.WaitExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
-	case 362: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 362: // cuArray3DCreate_v2
+		p0 := pointer[driver.Array](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.Array3DDescriptor](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.Array3DCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 363: // cuArray3DGetDescriptor_v2
+		p0 := pointer[driver.Array3DDescriptor](&a[0])
+		v0, r := l.d.Array3DGetDescriptor(th, driver.Array(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 364: // cuArrayCreate_v2
+		p0 := pointer[driver.Array](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p1 := pointer[driver.ArrayDescriptor](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.ArrayCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 365: // cuArrayDestroy
+		return l.d.ArrayDestroy(th, driver.Array(a[0]))
+	case 366: // cuArrayGetDescriptor_v2
+		p0 := pointer[driver.ArrayDescriptor](&a[0])
+		v0, r := l.d.ArrayGetDescriptor(th, driver.Array(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 367: // cuMemcpyAtoA_v2
+		return l.d.MemcpyAtoA(th, driver.Array(a[0]), a[1], driver.Array(a[2]), a[3], a[4])
+	case 368: // cuMemcpyAtoD_v2
+		return l.d.MemcpyAtoD(th, driver.DevicePtr(a[0]), driver.Array(a[1]), a[2], a[3])
+	case 369: // cuMemcpyAtoH_v2
+		p0, there := slice[byte](&a[0], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemcpyAtoH(th, p0, driver.Array(a[1]), a[2])
+	case 370: // cuMemcpyAtoHAsync_v2
+		return l.d.MemcpyAtoHAsync(th, driver.HostPtr(a[0]), driver.Array(a[1]), a[2], a[3], driver.Stream(a[4]))
+	case 371: // cuMemcpyDtoA_v2
+		return l.d.MemcpyDtoA(th, driver.Array(a[0]), a[1], driver.DevicePtr(a[2]), a[3])
+	case 372: // cuMemcpyHtoA_v2
+		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.MemcpyHtoA(th, driver.Array(a[0]), a[1], p2)
+	case 373: // cuMemcpyHtoAAsync_v2
+		return l.d.MemcpyHtoAAsync(th, driver.Array(a[0]), a[1], driver.HostPtr(a[2]), a[3], driver.Stream(a[4]))
+	case 374: // cuSurfObjectCreate
+		p0 := pointer[driver.SurfObject](&a[0])
+		p1 := pointer[driver.ResourceDesc](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.SurfObjectCreate(th, *p1)
+		r = store(r, p0, v0)
+		return r
+	case 375: // cuSurfObjectDestroy
+		return l.d.SurfObjectDestroy(th, driver.SurfObject(a[0]))
+	case 376: // cuSurfObjectGetResourceDesc
+		p0 := pointer[driver.ResourceDesc](&a[0])
+		v0, r := l.d.SurfObjectGetResourceDesc(th, driver.SurfObject(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 377: // cuTexObjectCreate
+		p0 := pointer[driver.TexObject](&a[0])
+		p1 := pointer[driver.ResourceDesc](&a[1])
+		if p1 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p2 := pointer[driver.TextureDesc](&a[2])
+		if p2 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.TexObjectCreate(th, *p1, *p2, pointer[driver.ResourceViewDesc](&a[3]))
+		r = store(r, p0, v0)
+		return r
+	case 378: // cuTexObjectDestroy
+		return l.d.TexObjectDestroy(th, driver.TexObject(a[0]))
+	case 379: // cuTexObjectGetResourceDesc
+		p0 := pointer[driver.ResourceDesc](&a[0])
+		v0, r := l.d.TexObjectGetResourceDesc(th, driver.TexObject(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 380: // cuTexObjectGetResourceViewDesc
+		p0 := pointer[driver.ResourceViewDesc](&a[0])
+		v0, r := l.d.TexObjectGetResourceViewDesc(th, driver.TexObject(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 381: // cuTexObjectGetTextureDesc
+		p0 := pointer[driver.TextureDesc](&a[0])
+		v0, r := l.d.TexObjectGetTextureDesc(th, driver.TexObject(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 382: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
@@ -2325,61 +2429,79 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 363: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 383: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 364: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 384: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 365: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 385: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 366: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 386: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 367: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 387: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 368: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 388: // cuMemcpyAtoA_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemcpyAtoA(th, driver.Array(a[0]), a[1], driver.Array(a[2]), a[3], a[4])
+	case 389: // cuMemcpyAtoD_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemcpyAtoD(th, driver.DevicePtr(a[0]), driver.Array(a[1]), a[2], a[3])
+	case 390: // cuMemcpyAtoH_v2, in the order of the thread's own default stream
+		p0, there := slice[byte](&a[0], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.MemcpyAtoH(th, p0, driver.Array(a[1]), a[2])
+	case 391: // cuMemcpyDtoA_v2, in the order of the thread's own default stream
+		return ownStream{l.d}.MemcpyDtoA(th, driver.Array(a[0]), a[1], driver.DevicePtr(a[2]), a[3])
+	case 392: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 369: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 393: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 370: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 394: // cuMemcpyHtoA_v2, in the order of the thread's own default stream
+		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return ownStream{l.d}.MemcpyHtoA(th, driver.Array(a[0]), a[1], p2)
+	case 395: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 371: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 396: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 372: // cuMemcpy, in the order of the thread's own default stream
+	case 397: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 373: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 398: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 374: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 399: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 375: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 400: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 376: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 401: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 377: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 402: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 378: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 403: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2762,14 +2884,39 @@ var callNames = [...]string{
 	"cuImportExternalSemaphore",
 	"cuSignalExternalSemaphoresAsync",
 	"cuWaitExternalSemaphoresAsync",
+	"cuArray3DCreate",
+	"cuArray3DGetDescriptor",
+	"cuArrayCreate",
+	"cuArrayDestroy",
+	"cuArrayGetDescriptor",
+	"cuMemcpyAtoA",
+	"cuMemcpyAtoD",
+	"cuMemcpyAtoH",
+	"cuMemcpyAtoHAsync",
+	"cuMemcpyDtoA",
+	"cuMemcpyHtoA",
+	"cuMemcpyHtoAAsync",
+	"cuSurfObjectCreate",
+	"cuSurfObjectDestroy",
+	"cuSurfObjectGetResourceDesc",
+	"cuTexObjectCreate",
+	"cuTexObjectDestroy",
+	"cuTexObjectGetResourceDesc",
+	"cuTexObjectGetResourceViewDesc",
+	"cuTexObjectGetTextureDesc",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpy2DUnaligned",
 	"cuMemcpy2D",
 	"cuMemcpy3DPeer",
 	"cuMemcpy3D",
+	"cuMemcpyAtoA",
+	"cuMemcpyAtoD",
+	"cuMemcpyAtoH",
+	"cuMemcpyDtoA",
 	"cuMemcpyDtoD",
 	"cuMemcpyDtoH",
+	"cuMemcpyHtoA",
 	"cuMemcpyHtoD",
 	"cuMemcpyPeer",
 	"cuMemcpy",

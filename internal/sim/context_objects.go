@@ -21,6 +21,10 @@ func (p *place) context() *context {
 		return o.ctx
 	case *importedSemaphore:
 		return o.ctx
+	case *cudaArray:
+		return o.ctx
+	case *imageObject:
+		return o.ctx
 	}
 	return nil
 }
@@ -35,7 +39,7 @@ func (d *Driver) leaveObjects(c *context) {
 			continue
 		}
 		switch o := p.object.(type) {
-		case *stream, *event:
+		case *stream, *event, *cudaArray, *imageObject:
 			t.left = append(t.left, p.handle(uint32(i)))
 		case *module:
 			if o.library == nil {
@@ -52,8 +56,10 @@ func (d *Driver) leaveObjects(c *context) {
 func (d *Driver) removeLeft(h uintptr) {
 	object, p := d.objects.find(h)
 	switch o := object.(type) {
-	case *stream:
+	case *stream, *cudaArray:
 		d.objects.remove(h)
+	case *imageObject:
+		d.objects.removeImage(p.kind, o)
 	case *event:
 		d.removeEvent(o, h)
 	case *module:

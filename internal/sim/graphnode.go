@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/purecu/purecu/driver"
@@ -144,14 +145,17 @@ func (d *Driver) copyParams(name string, p *driver.Memcpy3D, in *context) (graph
 	if p == nil || p.WidthInBytes == 0 || p.Height == 0 || p.Depth == 0 {
 		return nil, driver.ResultInvalidValue
 	}
-	c, e := *p, extent{p.WidthInBytes, p.Height, p.Depth}
-	src, r := d.box(corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch,
-		c.SrcHeight}, e)
+	c := *p
+	to, from, e := endsOf(&c)
+	r := cmp.Or(d.resolve(name, &from), d.resolve(name, &to))
 	if r != ok {
 		return nil, r
 	}
-	dst, r := d.box(corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch,
-		c.DstHeight}, e)
+	src, r := d.box(from, e)
+	if r != ok {
+		return nil, r
+	}
+	dst, r := d.box(to, e)
 	if r != ok {
 		return nil, r
 	}

@@ -48,10 +48,10 @@ func (a *addressSpace) of(addr uint64, kinds ...blockKind) *block {
 	return nil
 }
 
-// hides reports whether the call cannot use the block, which is about to be freed, or is the memory of
+// hides reports whether the call cannot use the block, which is an array, or is about to be freed, or is the memory of
 // a graph's node that is not allocated.
 func (a *addressSpace) hides(b *block) bool {
-	return b.leaving || b.alloc != nil && !b.alloc.allocated && !a.building
+	return b.kind == arrayBlock || b.leaving || b.alloc != nil && !b.alloc.allocated && !a.building
 }
 
 // add adds a block.
@@ -167,7 +167,7 @@ func (d *Driver) addPages(c *context, kind blockKind, size uint64, flags uint32)
 
 // newDefined returns what says which bytes of new memory of cuMemAlloc were written, or nil.
 func (d *Driver) newDefined(k blockKind, size uint64) *vm.Defined {
-	if d.checks&CheckMemory == 0 || k != deviceBlock {
+	if d.checks&CheckMemory == 0 || k != deviceBlock && k != arrayBlock {
 		return nil
 	}
 	return vm.NewDefined(size)

@@ -23,12 +23,36 @@ type corner struct {
 	dev           driver.DevicePtr
 	x, y, z       uint64
 	pitch, height uint64
+	array         driver.Array
+	of            *cudaArray // the array, once it is found: see resolve
+}
+
+// endsOf returns the ends of a copy, and its size.
+func endsOf(c *driver.Memcpy3D) (to, from corner, e extent) {
+	to = corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight,
+		c.DstArray, nil}
+	from = corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight,
+		c.SrcArray, nil}
+	return to, from, extent{c.WidthInBytes, c.Height, c.Depth}
+}
+
+// planeOf returns the copy of a rectangle as one of a box with one plane.
+func planeOf(c *driver.Memcpy2D) *driver.Memcpy3D {
+	return &driver.Memcpy3D{
+		DstMemoryType: c.DstMemoryType, DstHost: c.DstHost, DstDevice: c.DstDevice, DstArray: c.DstArray,
+		DstXInBytes: c.DstXInBytes, DstY: c.DstY, DstPitch: c.DstPitch,
+		SrcMemoryType: c.SrcMemoryType, SrcHost: c.SrcHost, SrcDevice: c.SrcDevice, SrcArray: c.SrcArray,
+		SrcXInBytes: c.SrcXInBytes, SrcY: c.SrcY, SrcPitch: c.SrcPitch,
+		WidthInBytes: c.WidthInBytes, Height: c.Height, Depth: 1}
 }
 
 // sized returns a corner with its pitch and height, and reports whether the rows and planes of a box fit there.
 // Where they begin in the row counts, too, but not for all memory. As for an H200, 0 is the smallest pitch
 // and height that are possible.
 func (c corner) sized(e extent) (corner, bool) {
+	if c.of != nil {
+		return c, c.within(e)
+	}
 	if c.pitch == 0 {
 		c.pitch = c.x + e.width
 	}
@@ -40,7 +64,7 @@ func (c corner) sized(e extent) (corner, bool) {
 		c.pitch >= e.width && c.height >= c.y+e.height
 }
 
-// box returns the memory at one end of a copy. Arrays are not supported.
+// box returns the memory at one end of a copy.
 func (d *Driver) box(c corner, e extent) (box, driver.Result) {
 	return d.boxIn(c, e, d.space.span)
 }
@@ -51,6 +75,9 @@ func (d *Driver) boxIn(c corner, e extent, onDevice func(addr, n uint64) (span, 
 	c, fit := c.sized(e)
 	if !fit {
 		return box{}, driver.ResultInvalidValue
+	}
+	if c.of != nil {
+		return c.of.box(c, e), ok
 	}
 	b := box{pitch: c.pitch, plane: c.pitch * c.height, height: height}
 	if over, _ := bits.Mul64(c.pitch, c.height); over != 0 {
@@ -82,6 +109,42 @@ func (d *Driver) boxIn(c corner, e extent, onDevice func(addr, n uint64) (span, 
 	return b, r
 }
 
+// array returns the array of a handle.
+func (d *Driver) array(name string, h driver.Array) (*cudaArray, driver.Result) {
+	a, r := find[cudaArray](d, name, arrayKind, uintptr(h))
+	if r == ok {
+		r = d.of(name, a.ctx, uintptr(h), arrayKind)
+	}
+	return a, r
+}
+
+// resolve finds the array of an end of a copy, if it is one.
+func (d *Driver) resolve(name string, c *corner) (r driver.Result) {
+	if c.kind != driver.CU_MEMORYTYPE_ARRAY {
+		return ok
+	}
+	if c.array == 0 {
+		return driver.ResultInvalidValue
+	}
+	c.of, r = d.array(name, c.array)
+	return r
+}
+
+// within reports whether a part of an array is a box.
+func (c corner) within(e extent) bool {
+	a := c.of
+	return c.x <= a.row && e.width <= a.row-c.x && c.y <= a.rows && e.height <= a.rows-c.y && c.z <= a.planes &&
+		e.depth <= a.planes-c.z
+}
+
+// box returns the part of an array at an end of a copy.
+func (a *cudaArray) box(c corner, e extent) box {
+	b := box{pitch: a.row, plane: a.row * a.rows, height: a.rows, array: a, at: [3]uint64{c.x, c.y, c.z}}
+	n, _ := e.reach(b.pitch, b.plane)
+	b.span = span{a.block, c.x + c.y*b.pitch + c.z*b.plane, n}
+	return b
+}
+
 // copyBox enqueues the copy of a box. A copy between devices has their contexts. As with other such
 // copies, no capture takes it, even if the contexts are the same.
 func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e extent, h driver.Stream,
@@ -89,7 +152,7 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 	defer d.mu.Unlock()
 	s, _, r := d.onStream(name, th, h)
 	if r == ok {
-		r = d.ends(name, to, from, e, peers...)
+		r = d.ends(name, &to, &from, e, peers...)
 	}
 	if r == ok && len(peers) > 0 {
 		r = d.uncaptured(s)
@@ -108,8 +171,11 @@ func (d *Driver) copyBox(name string, th *driver.Thread, to, from corner, e exte
 }
 
 // ends checks the sizes of the ends of a copy, and then the contexts of a copy between devices.
-func (d *Driver) ends(name string, to, from corner, e extent, peers ...driver.Context) driver.Result {
-	for _, c := range []corner{to, from} {
+func (d *Driver) ends(name string, to, from *corner, e extent, peers ...driver.Context) driver.Result {
+	for _, c := range []*corner{to, from} {
+		if r := d.resolve(name, c); r != ok {
+			return r
+		}
 		if _, fit := c.sized(e); !fit && !e.empty() {
 			return driver.ResultInvalidValue
 		}
@@ -170,7 +236,8 @@ func (d *Driver) enqueueBox(name string, s *stream, dst, src box, e extent) driv
 func (d *Driver) stage(e extent, src box) (staged box, r driver.Result) {
 	n := e.width * e.height * e.depth
 	fresh := mem.New(&d.space.budget, n)
-	staged = box{span{&block{size: n, kind: pinnedBlock, mem: fresh}, 0, n}, e.width, e.width * e.height, e.height}
+	staged = box{span: span{&block{size: n, kind: pinnedBlock, mem: fresh}, 0, n}, pitch: e.width,
+		plane: e.width * e.height, height: e.height}
 	r = driver.ResultOutOfMemory
 	if fresh.Provide(0, n) {
 		move := func() {
@@ -251,12 +318,21 @@ func (w *copyWork) asNode() *driver.Memcpy3D {
 	p := &driver.Memcpy3D{WidthInBytes: w.size.width, Height: w.size.height, Depth: w.size.depth}
 	p.DstMemoryType, p.DstHost, p.DstDevice, p.DstPitch, p.DstHeight = w.dst.corner()
 	p.SrcMemoryType, p.SrcHost, p.SrcDevice, p.SrcPitch, p.SrcHeight = w.src.corner()
+	if b := w.dst; b.array != nil {
+		p.DstArray, p.DstXInBytes, p.DstY, p.DstZ = b.array.handle, b.at[0], b.at[1], b.at[2]
+	}
+	if b := w.src; b.array != nil {
+		p.SrcArray, p.SrcXInBytes, p.SrcY, p.SrcZ = b.array.handle, b.at[0], b.at[1], b.at[2]
+	}
 	return p
 }
 
 // corner returns where a box is, as parameters of a copy have it.
 func (b box) corner() (kind int32, host driver.HostPtr, dev driver.DevicePtr, pitch, height uint64) {
 	addr := b.addr + b.off
+	if b.array != nil {
+		return driver.CU_MEMORYTYPE_ARRAY, 0, 0, 0, 0
+	}
 	if b.kind.onHost() {
 		return driver.CU_MEMORYTYPE_HOST, driver.HostPtr(addr), 0, b.pitch, b.height
 	}
@@ -308,95 +384,4 @@ func (d *Driver) setWork(s *stream, to span, set movement, p driver.DevicePtr, p
 			ElementSize: uint32(len(value)), Width: width, Height: height}
 	}
 	return w
-}
-
-// Memcpy2DAsync is cuMemcpy2DAsync_v2.
-func (d *Driver) Memcpy2DAsync(th *driver.Thread, c driver.Memcpy2D, h driver.Stream) driver.Result {
-	return d.copyBox("cuMemcpy2DAsync", th,
-		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, 0, c.DstPitch, 0},
-		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, 0, c.SrcPitch, 0},
-		extent{c.WidthInBytes, c.Height, 1}, h)
-}
-
-// Memcpy3DAsync is cuMemcpy3DAsync_v2.
-func (d *Driver) Memcpy3DAsync(th *driver.Thread, c driver.Memcpy3D, h driver.Stream) driver.Result {
-	return d.copyBox("cuMemcpy3DAsync", th,
-		corner{c.DstMemoryType, c.DstHost, c.DstDevice, c.DstXInBytes, c.DstY, c.DstZ, c.DstPitch, c.DstHeight},
-		corner{c.SrcMemoryType, c.SrcHost, c.SrcDevice, c.SrcXInBytes, c.SrcY, c.SrcZ, c.SrcPitch, c.SrcHeight},
-		extent{c.WidthInBytes, c.Height, c.Depth}, h)
-}
-
-// setBox enqueues the setting of a rectangle. width is a number of values.
-func (d *Driver) setBox(name string, th *driver.Thread, p driver.DevicePtr, pitch uint64, value []byte, width,
-	height uint64,
-	h driver.Stream) driver.Result {
-	defer d.mu.Unlock()
-	s, _, r := d.onStream(name, th, h)
-	e := extent{width, height, 1}
-	if r != ok || e.empty() {
-		return r
-	}
-	b, r := d.rectangle(p, pitch, uint64(len(value)), &e)
-	switch {
-	case r != ok:
-		return r
-	case s.capture == nil && !s.ctx.reaches(b.block):
-		return driver.ResultInvalidValue
-	}
-	return d.submit(s, d.setWork(s, b.span, e.setting(b, value), p, pitch, value, width, height))
-}
-
-// rectangle returns the memory of a rectangle of values of a size. It changes the width from values to
-// bytes.
-func (d *Driver) rectangle(p driver.DevicePtr, pitch, size uint64, e *extent) (box, driver.Result) {
-	if uint64(p)%size != 0 || e.width > maxPitch || e.height > 1 && (pitch%size != 0 || pitch < e.width*size) {
-		return box{}, driver.ResultInvalidValue
-	}
-	if e.width *= size; e.height == 1 {
-		pitch = max(pitch, e.width)
-	}
-	return d.boxIn(corner{kind: driver.CU_MEMORYTYPE_DEVICE, dev: p, pitch: pitch}, *e, d.space.part)
-}
-
-// MemsetD2D8Async is cuMemsetD2D8Async.
-func (d *Driver) MemsetD2D8Async(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint8, width, height uint64,
-	h driver.Stream) driver.Result {
-	return d.setBox("cuMemsetD2D8Async", th, p, pitch, []byte{v}, width, height, h)
-}
-
-// MemsetD2D32Async is cuMemsetD2D32Async.
-func (d *Driver) MemsetD2D32Async(th *driver.Thread, p driver.DevicePtr, pitch uint64, v uint32, width, height uint64,
-	h driver.Stream) driver.Result {
-	return d.setBox("cuMemsetD2D32Async", th, p, pitch, binary.LittleEndian.AppendUint32(nil, v), width, height, h)
-}
-
-// MemAllocPitch is cuMemAllocPitch_v2.
-func (d *Driver) MemAllocPitch(th *driver.Thread, width, height uint64,
-	element uint32) (driver.DevicePtr, uint64, driver.Result) {
-	defer d.mu.Unlock()
-	c, t, r := d.inContext("cuMemAllocPitch", th)
-	if r == ok && (width == 0 || height == 0) {
-		r = driver.ResultInvalidValue
-	}
-	if r == ok {
-		r = d.forbidden(t, nil)
-	}
-	switch {
-	case r != ok:
-		return 0, 0, r
-	case element != 4 && element != 8 && element != 16 || rounded(width) < width:
-		return 0, 0, driver.ResultInvalidValue
-	}
-	pitch := rounded(width)
-	switch {
-	case pitch*height == 0: // an H200 calculates with 64 bits
-		return 0, 0, driver.ResultInvalidValue
-	case height > c.dev.Memory.Size/pitch:
-		return 0, 0, driver.ResultOutOfMemory
-	}
-	b, r := d.newDeviceBlock(c, pitch*height, deviceBlock)
-	if r != ok {
-		return 0, 0, r
-	}
-	return driver.DevicePtr(b.addr), pitch, ok
 }

@@ -100,7 +100,7 @@ func (d *Driver) enqueuePeerCopy(name string, s *stream, dst, src span) driver.R
 	if dst.n == 0 {
 		return ok
 	}
-	return d.enqueueBox(name, s, box{dst, dst.n, dst.n, 1}, box{src, src.n, src.n, 1}, extent{dst.n, 1, 1})
+	return d.enqueueBox(name, s, dst.row(), src.row(), extent{dst.n, 1, 1})
 }
 
 // await waits for an operation. If the wait would never end, it drops the operation's effect. The

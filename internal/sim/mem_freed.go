@@ -65,7 +65,7 @@ func (a *addressSpace) remove(b *block) {
 		a.unused(b)
 	case mappedBlock:
 		a.drop(b.mapping.physical)
-	case deviceBlock, moduleBlock:
+	case deviceBlock, moduleBlock, arrayBlock:
 		b.ctx.dev.give(rounded(b.size))
 	case pinnedBlock, managedBlock:
 		*a.onHost(b.kind) -= b.size

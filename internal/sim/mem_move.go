@@ -318,7 +318,13 @@ type box struct {
 	span
 	pitch, plane uint64 // bytes from one row to the next, and from one plane to the next
 	height       uint64 // rows of a plane as the program gives them: 0 for a rectangle
+	// array is the array that the box is a part of, or nil, and at where it begins there.
+	array *cudaArray
+	at    [3]uint64
 }
+
+// row returns a span as a box of one row.
+func (s span) row() box { return box{span: s, pitch: s.n, plane: s.n, height: 1} }
 
 // reach returns the number of bytes from the first to the last byte of a box, and reports false if
 // there is no such number.

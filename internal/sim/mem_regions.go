@@ -4,29 +4,22 @@ import (
 	"slices"
 
 	"github.com/purecu/purecu/driver"
-	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
 
 // This file has memory as kernels in PTX see it.
 
-// kernelMemory is the memory for kernels in PTX of a context.
-type kernelMemory struct {
-	d   *Driver
-	ctx *context
-}
-
 // kernelMemory returns the memory for kernels of the context. The driver is locked.
-func (c *context) kernelMemory(d *Driver) vm.Memory {
+func (c *context) kernelMemory(d *Driver) *kernelMemory {
 	if c.memory == nil {
-		c.memory = kernelMemory{d, c}
+		c.memory = &kernelMemory{d, c}
 	}
 	return c.memory
 }
 
 // Region implements vm.Memory. It takes the driver's lock only after a change of the blocks, and for
 // memory that not all contexts may access.
-func (m kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte, full bool) {
+func (m *kernelMemory) Region(addr uint64, write bool) (base uint64, data []byte, full bool) {
 	a := &m.d.space
 	if r := a.Region(addr); r != nil && r.Content != nil {
 		if base, data, full = r.Window(addr, write); data != nil || full {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -33,13 +34,17 @@ const (
 	externalMemoryKind
 	externalSemaphoreKind
 	userObjectKind
+	arrayKind
+	textureKind
+	surfaceKind
 )
 
 // String returns the name of the kind.
 func (k kind) String() string {
 	return [...]string{"nothing", "context", "stream", "event", "module", "function", "graph", "executable graph", "graph node", "green context",
 		"resource descriptor", "memory pool", "physical memory", "graph of a node", "library", "kernel",
-		"linker", "external memory", "external semaphore", "user object"}[k]
+		"linker", "external memory", "external semaphore", "user object", "array", "texture object",
+		"surface object"}[k]
 }
 
 // objects maps handles to objects. A handle contains an index of the table, and how often this
@@ -49,6 +54,7 @@ type objects struct {
 	places []place
 	free   []uint32
 	left   []uintptr // the handles of objects whose contexts have ended, in this order
+	images sync.Map  // the textures and surfaces, by their imageKey: kernels read them without the lock
 }
 
 // place is an entry of the table.
@@ -145,14 +151,14 @@ func find[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) 
 }
 
 // unknown is the result for a handle that is of no object of a kind. p is the handle's place, if it was ever a handle.
-// Of streams, events and contexts, an H200 reads the context that should be there, if it does not crash, and finds that
+// Of streams, events, arrays and contexts, an H200 reads the context that should be there, if it does not crash, and finds that
 // it is none.
 func (k kind) unknown(p *place) driver.Result {
 	ofContext := k == contextKind || k == greenKind
 	switch {
 	case k == contextKind && p != nil && p.kind == greenKind: // what it reads there is a context, but of another type
 		return driver.ResultInvalidContext
-	case p != nil && (ofContext || k == streamKind || k == eventKind):
+	case p != nil && (ofContext || k == streamKind || k == eventKind || k == arrayKind):
 		return driver.ResultContextIsDestroyed
 	case ofContext:
 		return driver.ResultInvalidContext

@@ -9,7 +9,6 @@ import (
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/profile"
-	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/code"
 	"github.com/purecu/purecu/internal/sim/engine"
 	"github.com/purecu/purecu/internal/sim/graph"
@@ -168,9 +167,9 @@ type context struct {
 type contextKernels struct {
 	limits      map[int32]uint64
 	cacheConfig int32
-	memory      vm.Memory  // nil before the first launch
-	heap        *code.Heap // nil before the first launch of one that allocates
-	workspaces  []uint64   // unused places of workspaceSize bytes
+	memory      *kernelMemory // nil before the first launch
+	heap        *code.Heap    // nil before the first launch of one that allocates
+	workspaces  []uint64      // unused places of workspaceSize bytes
 }
 
 // streamOrigin says how a stream was created.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/texture"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/sim/mem"
 )
@@ -14,6 +15,7 @@ const (
 	poolBlock                         // of a pool of device memory
 	graphBlock                        // of a node of a graph
 	moduleBlock                       // a variable of a module
+	arrayBlock                        // an array, which has no address for programs
 	mappedBlock                       // physical memory that is mapped
 	ipcBlock                          // memory of another process, of cuIpcOpenMemHandle
 	externalBlock                     // memory of another API, of cuExternalMemoryGetMappedBuffer
@@ -266,4 +268,30 @@ type advice struct {
 type advised struct {
 	from, to uint64
 	advice
+}
+
+// cudaArray is an array of one, two or three dimensions, perhaps with layers.
+type cudaArray struct {
+	ctx    *context
+	handle driver.Array
+	desc   driver.Array3DDescriptor
+	block  *block
+	// row is the size of a row in bytes. There are so many rows in each plane or layer, and so many of these.
+	row, rows, planes uint64
+}
+
+// imageObject is a texture or surface object.
+type imageObject struct {
+	ctx      *context
+	handle   uintptr
+	resource driver.ResourceDesc
+	texture  driver.TextureDesc
+	view     driver.ResourceViewDesc
+	object   texture.Object // what kernels use
+}
+
+// kernelMemory is the memory for kernels in PTX of a context.
+type kernelMemory struct {
+	d   *Driver
+	ctx *context
 }

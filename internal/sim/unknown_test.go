@@ -79,8 +79,8 @@ func TestUnsupported(t *testing.T) {
 	}{
 		{"no PTX", "unsupported.instruction;", driver.ResultInvalidPTX,
 			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction: there is no instruction with this name"},
-		{"textures", "tex.2d.v4.f32.f32 {a, a, a, a}, [t, {a, a}];", driver.ResultNotSupported,
-			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tex.2d.v4.f32.f32"},
+		{"cubes", "tex.cube.v4.f32.f32 {a, a, a, a}, [t, {a, a, a, a}];", driver.ResultNotSupported,
+			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tex.cube.v4.f32.f32"},
 		{"tensors", "wgmma.fence.sync.aligned;", driver.ResultNotSupported,
 			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute wgmma.fence.sync.aligned"},
 		{"a modifier", "add.f128 %x, 1, 2;", driver.ResultNotSupported,
@@ -109,7 +109,7 @@ func TestUnsupported(t *testing.T) {
 // TestInvalidTexts loads texts that a GPU's driver refuses, whatever the options say, and texts with what only the
 // software driver lacks.
 func TestInvalidTexts(t *testing.T) {
-	const lacks = "{ .reg .b32 w; suq.width.b32 w, [0]; } "
+	const lacks = "{ .reg .b32 w; sured.b.add.1d.u32.trap [w, {w}], w; } "
 	const invalid, lacking, accepted = driver.ResultInvalidPTX, driver.ResultNotSupported, ok
 	for _, tt := range []struct {
 		name, text      string

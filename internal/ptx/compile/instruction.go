@@ -14,7 +14,7 @@ import (
 var missing = []string{
 	"alloca", "applypriority", "clusterlaunchcontrol", "cp", "createpolicy", "discard", "getctarank",
 	"griddepcontrol", "istypep", "movmatrix", "multimem", "setmaxnreg", "stackrestore",
-	"stacksave", "stmatrix", "suld", "suq", "sured", "sust", "tcgen05", "tensormap", "tex", "tld4", "txq", "vabsdiff",
+	"stacksave", "stmatrix", "sured", "tcgen05", "tensormap", "vabsdiff",
 	"vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad", "vmax", "vmax2", "vmax4", "vmin",
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }
@@ -240,6 +240,8 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 			return nil
 		}
 		err = t.access(v, o, have)
+	case 'T':
+		err = t.image(v, o, have, typ)
 	case 'n':
 		err = t.secondAddress(o, have)
 	case '0', '1', '2', '3':

@@ -381,7 +381,10 @@ func (t *translator) vector(o *vm.Op, operand syntax.Operand, typ string, single
 		*single = max(c, 0)
 		return err
 	}
-	o.X = &vm.Detail{N: len(operand.Parts)}
+	if o.X == nil {
+		o.X = new(vm.Detail)
+	}
+	o.X.N = len(operand.Parts)
 	if o.X.N > 4 {
 		return t.unsupported("a vector with many elements")
 	}

@@ -58,7 +58,7 @@ func launchOf(k *vm.Kernel, grid, block uint32, mem memory, params []uint64) *vm
 		Kernel: k, Constants: k.Constants, Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8),
 		Workers: 2, Resident: 64,
 		Shape: vm.Shape{Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Cluster: [3]uint32{1, 1, 1}},
-		Device: vm.Device{Memory: mem, Multiprocessors: 132, Warps: 64, SharedUnit: 128,
+		Device: vm.Device{Memory: mem, Images: images{}, Multiprocessors: 132, Warps: 64, SharedUnit: 128,
 			Clock: func() int64 { return 2<<32 + 2 }},
 	}
 }

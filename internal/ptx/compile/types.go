@@ -68,7 +68,7 @@ func registerType(v *variant, w isa.Operand) string {
 func listType(v *variant, list int) string {
 	typ := v.T()
 	switch v.Name {
-	case "ldmatrix", "stmatrix":
+	case "ldmatrix", "stmatrix", "tex":
 		return anyBits
 	case "atom", "red":
 		switch typ {

@@ -112,7 +112,7 @@ const (
 func unrecordedExamples() []*example {
 	list := bodies(unrecorded, false)
 	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(),
-		bulkExamples(), laterVideoExamples())
+		bulkExamples(), laterVideoExamples(), imageExamples())
 }
 
 // lop3Examples returns lop3 with a predicate.

@@ -89,6 +89,19 @@ have ` + "`wmma` without `.aligned`" + `. What a text's version or target does n
 - Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
 
+## Textures and surfaces
+
+Textures are objects with a handle of 64 bits, in a register, in a parameter of the kernel, or in a variable. They read
+arrays of one, two and three dimensions, with and without layers, linear memory and memory in rows with a pitch. A size
+of a texture, and of a surface, is also known to the kernel.
+
+- Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 1/32767, sRGB by one part
+  in 128, and a few places in mirrored textures of three dimensions by the rounding of a weight.
+- A handle that is none, or was destroyed, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a report says why.
+  On a GPU it may read zeros or what was there.
+- There are no cubes, mipmapped arrays, compressed formats or anisotropic filters, no texture or surface references, and
+  no ` + "`sured`" + `.
+
 ## What is not executed
 
 - Registers of 128 bits.
@@ -187,7 +200,7 @@ func TestTable(t *testing.T) {
 				t.Fatalf("%s is not found", v)
 			}
 			for _, o := range v.Operands() {
-				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxyt0123", o.Role) < 0 {
+				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxytT0123", o.Role) < 0 {
 					t.Errorf("%s: operand %c:%s", v, o.Role, o.Type)
 				}
 			}

@@ -28,6 +28,7 @@ type Instruction struct {
 	//	m n        an address; a second one, in a register
 	//	0 1 2 3    a list of registers, of which 0 is written
 	//	i          a constant
+	//	T          the handle of a texture or surface, in brackets, with its coordinates
 	//	s          d, which may have a predicate behind "|", or with "|" at the end must have one
 	//
 	// The type is t or u for the choice with that name, w for twice the size of t, or a type. A
@@ -161,7 +162,7 @@ var table = sync.OnceValue(func() map[string][]*Instruction {
 func rows() []*Instruction {
 	return slices.Concat(integerRows(), bitRows(), floatRows(), approximateRows(), convertRows(), compareRows(),
 		moveRows(), memoryRows(), atomicRows(), warpRows(), controlRows(), tensorRows(), asyncRows(), bulkRows(),
-		videoRows(), narrowRows())
+		videoRows(), narrowRows(), imageRows())
 }
 
 // All returns the rows in the order of the table.

@@ -29,6 +29,7 @@ var unseen = []struct{ entry, what, why string }{
 	{`^(ldmatrix|stmatrix|cp async mbarrier|mbarrier) `, `^space= is shared$`,
 		"shared memory takes addresses of generic memory, too"},
 
+	{`^(tex|tld4) `, `^t=.* the other sign$`, "the texture says how its values are read"},
 	{`^mov vec=`, `bit of the result$`, "each element is moved twice, so that the bit changes back"},
 
 	// What it changes is not visible.

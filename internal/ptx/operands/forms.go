@@ -61,6 +61,8 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 	shared := strings.HasPrefix(space, "shared") || strings.HasPrefix(v.String(), "cp.async.c") ||
 		v.Special == "bulk" && space != "global"
 	switch {
+	case w.Role == 'T':
+		return imageOf(v)
 	case w.Role == 'm' && shared:
 		return "[s]"
 	case w.Role == 'm' && space == "local":
@@ -112,4 +114,13 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 		registers = append(registers, fmt.Sprintf("b%d_%d", size, 1+(j+i%2*(7-min(count, 7)))%8))
 	}
 	return joined(w, registers, braces)
+}
+
+// imageOf returns the operand for a texture or a surface, whose handle is b64_0, and its coordinates.
+func imageOf(v isa.Variant) string {
+	n := v.Lengths(v)[1]
+	if n == 0 {
+		return "[b64_0]"
+	}
+	return "[b64_0, {" + strings.Join([]string{"b32_5", "b32_6", "b32_7", "b32_8"}[:n], ",") + "}]"
 }

@@ -41,6 +41,7 @@ type Shape struct {
 // Device is what kernels use of the device that executes them. Several goroutines call its functions at once.
 type Device struct {
 	Memory Memory
+	Images Images // or nil if it has none
 	// Multiprocessors is how many it seems to have, Warps the most of each, and SharedUnit of how many bytes of shared
 	// memory a block gets a multiple. 0 means 1.
 	Multiprocessors, Warps, SharedUnit uint32

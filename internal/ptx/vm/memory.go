@@ -354,6 +354,47 @@ func (w *Warp) sharedPointer(lane int, addr uint32, n uint64, write bool, k acce
 	return p
 }
 
+// ReadTexel reads n bytes, at most 16, of a texture or a surface. It reports false after a fault. Their address need
+// not be aligned.
+//
+//go:norace
+func (w *Warp) ReadTexel(o *Op, lane int, addr, n uint64) (texel [16]byte, there bool) {
+	for at, size := uint64(0), alignedSize(addr, n); at < n; at += size {
+		p := w.Pointer(o, lane, addr+at, size, false)
+		if p == nil {
+			return texel, false
+		}
+		for i := range size {
+			texel[at+i] = *(*byte)(unsafe.Add(p, i))
+		}
+	}
+	return texel, true
+}
+
+// WriteTexel writes n bytes, at most 16, of a surface.
+//
+//go:norace
+func (w *Warp) WriteTexel(o *Op, lane int, addr, n uint64, texel [16]byte) bool {
+	for at, size := uint64(0), alignedSize(addr, n); at < n; at += size {
+		p := w.Pointer(o, lane, addr+at, size, true)
+		if p == nil {
+			return false
+		}
+		for i := range size {
+			*(*byte)(unsafe.Add(p, i)) = texel[at+i]
+		}
+	}
+	return true
+}
+
+// alignedSize returns the size of the accesses that n bytes at an address need.
+func alignedSize(addr, n uint64) uint64 {
+	for addr&(n-1) != 0 {
+		n /= 2
+	}
+	return n
+}
+
 // ParamPointer is Pointer for the parameters of a kernel.
 func (w *Warp) ParamPointer(lane int, addr, n uint64) unsafe.Pointer {
 	s := segmentOf(0, w.block.run.Params)

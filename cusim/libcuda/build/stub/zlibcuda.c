@@ -11,9 +11,8 @@ int cuArray3DCreate(void *pHandle, void *pAllocateArray)
 
 int cuArray3DCreate_v2(void *pHandle, void *pAllocateArray)
 {
-	(void)pHandle;
-	(void)pAllocateArray;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)pAllocateArray};
+	return cusim_call(362, 2000, a);
 }
 
 int cuArray3DGetDescriptor(void *pArrayDescriptor, void *hArray)
@@ -25,9 +24,8 @@ int cuArray3DGetDescriptor(void *pArrayDescriptor, void *hArray)
 
 int cuArray3DGetDescriptor_v2(void *pArrayDescriptor, void *hArray)
 {
-	(void)pArrayDescriptor;
-	(void)hArray;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pArrayDescriptor, (uintptr_t)hArray};
+	return cusim_call(363, 2000, a);
 }
 
 int cuArrayCreate(void *pHandle, void *pAllocateArray)
@@ -39,15 +37,14 @@ int cuArrayCreate(void *pHandle, void *pAllocateArray)
 
 int cuArrayCreate_v2(void *pHandle, void *pAllocateArray)
 {
-	(void)pHandle;
-	(void)pAllocateArray;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)pAllocateArray};
+	return cusim_call(364, 2000, a);
 }
 
 int cuArrayDestroy(void *hArray)
 {
-	(void)hArray;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hArray};
+	return cusim_call(365, 2000, a);
 }
 
 int cuArrayGetDescriptor(void *pArrayDescriptor, void *hArray)
@@ -59,9 +56,8 @@ int cuArrayGetDescriptor(void *pArrayDescriptor, void *hArray)
 
 int cuArrayGetDescriptor_v2(void *pArrayDescriptor, void *hArray)
 {
-	(void)pArrayDescriptor;
-	(void)hArray;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pArrayDescriptor, (uintptr_t)hArray};
+	return cusim_call(366, 2000, a);
 }
 
 int cuArrayGetMemoryRequirements(void *memoryRequirements, void *array, int device)
@@ -1259,7 +1255,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(362, 12000, a);
+	return cusim_call(382, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1735,7 +1731,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(363, 11060, a);
+	return cusim_call(383, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2405,7 +2401,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(364, 2000, a);
+	return cusim_call(384, 2000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2417,7 +2413,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(365, 2000, a);
+	return cusim_call(385, 2000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2490,7 +2486,7 @@ int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(366, 4000, a);
+	return cusim_call(386, 4000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
@@ -2502,7 +2498,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(367, 2000, a);
+	return cusim_call(387, 2000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2529,22 +2525,14 @@ int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigne
 
 int cuMemcpyAtoA_v2(void *dstArray, size_t dstOffset, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(367, 2000, a);
 }
 
 int cuMemcpyAtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(388, 2000, a);
 }
 
 int cuMemcpyAtoD(unsigned int dstDevice, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2558,20 +2546,14 @@ int cuMemcpyAtoD(unsigned int dstDevice, void *srcArray, unsigned int srcOffset,
 
 int cuMemcpyAtoD_v2(unsigned long long dstDevice, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstDevice;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(368, 2000, a);
 }
 
 int cuMemcpyAtoD_v2_ptds(unsigned long long dstDevice, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstDevice;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {dstDevice, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(389, 2000, a);
 }
 
 int cuMemcpyAtoH(void *dstHost, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2595,40 +2577,26 @@ int cuMemcpyAtoHAsync(void *dstHost, void *srcArray, unsigned int srcOffset, uns
 
 int cuMemcpyAtoHAsync_v2(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount, void *hStream)
 {
-	(void)dstHost;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount, (uintptr_t)hStream};
+	return cusim_call(370, 2000, a);
 }
 
 int cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount, void *hStream)
 {
-	(void)dstHost;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount, cusim_own(hStream)};
+	return cusim_call(370, 2000, a);
 }
 
 int cuMemcpyAtoH_v2(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstHost;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(369, 2000, a);
 }
 
 int cuMemcpyAtoH_v2_ptds(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
-	(void)dstHost;
-	(void)srcArray;
-	(void)srcOffset;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount};
+	return cusim_call(390, 2000, a);
 }
 
 int cuMemcpyBatchAsync(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
@@ -2666,20 +2634,14 @@ int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice,
 
 int cuMemcpyDtoA_v2(void *dstArray, size_t dstOffset, unsigned long long srcDevice, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcDevice;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, srcDevice, ByteCount};
+	return cusim_call(371, 2000, a);
 }
 
 int cuMemcpyDtoA_v2_ptds(void *dstArray, size_t dstOffset, unsigned long long srcDevice, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcDevice;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, srcDevice, ByteCount};
+	return cusim_call(391, 2000, a);
 }
 
 int cuMemcpyDtoD(unsigned int dstDevice, unsigned int srcDevice, unsigned int ByteCount)
@@ -2720,7 +2682,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(368, 2000, a);
+	return cusim_call(392, 2000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2761,7 +2723,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(369, 2000, a);
+	return cusim_call(393, 2000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2785,40 +2747,26 @@ int cuMemcpyHtoAAsync(void *dstArray, unsigned int dstOffset, void *srcHost, uns
 
 int cuMemcpyHtoAAsync_v2(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount, void *hStream)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcHost;
-	(void)ByteCount;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
+	return cusim_call(373, 2000, a);
 }
 
 int cuMemcpyHtoAAsync_v2_ptsz(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount, void *hStream)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcHost;
-	(void)ByteCount;
-	(void)hStream;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
+	return cusim_call(373, 2000, a);
 }
 
 int cuMemcpyHtoA_v2(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcHost;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount};
+	return cusim_call(372, 2000, a);
 }
 
 int cuMemcpyHtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount)
 {
-	(void)dstArray;
-	(void)dstOffset;
-	(void)srcHost;
-	(void)ByteCount;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount};
+	return cusim_call(394, 2000, a);
 }
 
 int cuMemcpyHtoD(unsigned int dstDevice, void *srcHost, unsigned int ByteCount)
@@ -2859,7 +2807,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(370, 2000, a);
+	return cusim_call(395, 2000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2883,13 +2831,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(371, 4000, a);
+	return cusim_call(396, 4000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(372, 4000, a);
+	return cusim_call(397, 4000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2921,7 +2869,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(373, 2000, a);
+	return cusim_call(398, 2000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2955,7 +2903,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(374, 2000, a);
+	return cusim_call(399, 2000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2989,7 +2937,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(375, 2000, a);
+	return cusim_call(400, 2000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -3023,7 +2971,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(376, 2000, a);
+	return cusim_call(401, 2000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3055,7 +3003,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(377, 2000, a);
+	return cusim_call(402, 2000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3087,7 +3035,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(378, 2000, a);
+	return cusim_call(403, 2000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3759,22 +3707,20 @@ int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
 {
-	(void)pSurfObject;
-	(void)pResDesc;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pSurfObject, (uintptr_t)pResDesc};
+	return cusim_call(374, 5000, a);
 }
 
 int cuSurfObjectDestroy(unsigned long long surfObject)
 {
-	(void)surfObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {surfObject};
+	return cusim_call(375, 5000, a);
 }
 
 int cuSurfObjectGetResourceDesc(void *pResDesc, unsigned long long surfObject)
 {
-	(void)pResDesc;
-	(void)surfObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pResDesc, surfObject};
+	return cusim_call(376, 5000, a);
 }
 
 int cuSurfRefGetArray(void *phArray, void *hSurfRef)
@@ -3859,38 +3805,32 @@ int cuTensorMapReplaceAddress(void *tensorMap, void *globalAddress)
 
 int cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTexDesc, void *pResViewDesc)
 {
-	(void)pTexObject;
-	(void)pResDesc;
-	(void)pTexDesc;
-	(void)pResViewDesc;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pTexObject, (uintptr_t)pResDesc, (uintptr_t)pTexDesc, (uintptr_t)pResViewDesc};
+	return cusim_call(377, 5000, a);
 }
 
 int cuTexObjectDestroy(unsigned long long texObject)
 {
-	(void)texObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {texObject};
+	return cusim_call(378, 5000, a);
 }
 
 int cuTexObjectGetResourceDesc(void *pResDesc, unsigned long long texObject)
 {
-	(void)pResDesc;
-	(void)texObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pResDesc, texObject};
+	return cusim_call(379, 5000, a);
 }
 
 int cuTexObjectGetResourceViewDesc(void *pResViewDesc, unsigned long long texObject)
 {
-	(void)pResViewDesc;
-	(void)texObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pResViewDesc, texObject};
+	return cusim_call(380, 5000, a);
 }
 
 int cuTexObjectGetTextureDesc(void *pTexDesc, unsigned long long texObject)
 {
-	(void)pTexDesc;
-	(void)texObject;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)pTexDesc, texObject};
+	return cusim_call(381, 5000, a);
 }
 
 int cuTexRefCreate(void *pTexRef)
