@@ -95,7 +95,7 @@ Textures are objects with a handle of 64 bits, in a register, in a parameter of 
 arrays of one, two and three dimensions, with and without layers, linear memory and memory in rows with a pitch. A size
 of a texture, and of a surface, is also known to the kernel.
 
-- Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 1/32767, sRGB by one part
+- Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 2/32767, sRGB by one part
   in 128, and a few places in mirrored textures of three dimensions by the rounding of a weight.
 - A handle that is none, or was destroyed, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a report says why.
   On a GPU it may read zeros or what was there.

@@ -5,24 +5,6 @@ import (
 	"github.com/purecu/purecu/internal/ptx/vm/simd"
 )
 
-// vectorized returns a function that does the same as f, with vector instructions if there are such.
-func vectorized(v Variant, f vm.Func) vm.Func {
-	g := simd.Of(v.String())
-	if g == nil {
-		return f
-	}
-	return func(w *vm.Warp, o *vm.Op) {
-		left := g(&w.R[o.D], &w.R[o.A], &w.R[o.B], &w.R[o.C], w.Active)
-		if left == 0 {
-			return
-		}
-		active := w.Active
-		w.Active = left
-		f(w, o)
-		w.Active = active
-	}
-}
-
 // vectorComparison returns the function that finds the lanes in which a comparison is true with vector instructions, or
 // nil if there is none. It may also find lanes that are not active.
 func vectorComparison(cmp, t string) func(w *vm.Warp, o *vm.Op) uint32 {

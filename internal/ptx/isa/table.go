@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/purecu/purecu/internal/ptx/vm"
+	"github.com/purecu/purecu/internal/ptx/vm/simd"
 )
 
 // Instruction is a row of the table.
@@ -202,6 +203,24 @@ func Find(op string) (Variant, vm.Func, bool) {
 		}
 	}
 	return Variant{}, nil, false
+}
+
+// vectorized returns a function that does the same as f, with vector instructions if there are such.
+func vectorized(v Variant, f vm.Func) vm.Func {
+	g := simd.Of(v.String())
+	if g == nil {
+		return f
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		left := g(&w.R[o.D], &w.R[o.A], &w.R[o.B], &w.R[o.C], w.Active)
+		if left == 0 {
+			return
+		}
+		active := w.Active
+		w.Active = left
+		f(w, o)
+		w.Active = active
+	}
 }
 
 // match assigns words to the places for modifiers.
