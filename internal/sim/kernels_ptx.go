@@ -40,6 +40,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		vm.Launch
 	}{op: op{Outside: true, Visible: true}, execution: execution{Execution: engine.Execution{Kernel: l.Name}}}
 	o, x, launch := &made.op, &made.execution, &made.Launch
+	d.objects.images.launches++
+	number := d.objects.images.launches
 	o.Dropped = func() {
 		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
 	}
@@ -48,8 +50,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
 			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device: vm.Device{Memory: c.kernelMemory(d), Images: c.kernelMemory(d), Multiprocessors: uint32(c.dev.Multiprocessors),
-				Warps: uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
+			Device: vm.Device{Memory: c.kernelMemory(d), Images: kernelImages{c.kernelMemory(d), number},
+				Multiprocessors: uint32(c.dev.Multiprocessors), Warps: uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
 				Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print},
 			Room:     &x.room,
 			Workers:  runtime.GOMAXPROCS(0),

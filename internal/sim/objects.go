@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -54,7 +53,7 @@ type objects struct {
 	places []place
 	free   []uint32
 	left   []uintptr // the handles of objects whose contexts have ended, in this order
-	images sync.Map  // the textures and surfaces, by their imageKey: kernels read them without the lock
+	images images
 }
 
 // place is an entry of the table.

@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"sync/atomic"
+
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/texture"
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -288,6 +290,8 @@ type imageObject struct {
 	texture  driver.TextureDesc
 	view     driver.ResourceViewDesc
 	object   texture.Object // what kernels use
+	// endsAt is the number of the first launch that comes after its destruction, or 0.
+	endsAt atomic.Uint64
 }
 
 // kernelMemory is the memory for kernels in PTX of a context.

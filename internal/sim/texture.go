@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"sync"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/texture"
@@ -9,18 +10,37 @@ import (
 
 // This file has texture and surface objects.
 
+// kernelImages are the textures and surfaces for a launch of a kernel.
+type kernelImages struct {
+	*kernelMemory
+	launch uint64 // its number, in the order in which launches were enqueued
+}
+
 // Texture implements vm.Images.
-func (m *kernelMemory) Texture(handle uint64) *texture.Object { return m.image(textureKind, handle) }
+func (k kernelImages) Texture(handle uint64) *texture.Object { return k.image(textureKind, handle) }
 
 // Surface implements vm.Images.
-func (m *kernelMemory) Surface(handle uint64) *texture.Object { return m.image(surfaceKind, handle) }
+func (k kernelImages) Surface(handle uint64) *texture.Object { return k.image(surfaceKind, handle) }
 
-func (m *kernelMemory) image(k kind, handle uint64) *texture.Object {
-	o, _ := m.d.objects.images.Load(imageKey{k, uintptr(handle)})
-	if i, is := o.(*imageObject); is && i.ctx == m.ctx {
-		return &i.object
+// image finds a texture or a surface that was not destroyed when the launch was enqueued. Programs destroy a texture
+// without waiting for the kernels that use it.
+func (k kernelImages) image(of kind, handle uint64) *texture.Object {
+	o, _ := k.d.objects.images.Load(imageKey{of, uintptr(handle)})
+	i, is := o.(*imageObject)
+	if !is || i.ctx != k.ctx {
+		return nil
 	}
-	return nil
+	if last := i.endsAt.Load(); last != 0 && k.launch >= last {
+		return nil
+	}
+	return &i.object
+}
+
+// images are the textures and surfaces.
+type images struct {
+	sync.Map        // by their imageKey: kernels read them without the lock
+	launches uint64 // how many launches were enqueued
+	gone     []imageKey
 }
 
 // imageKey is the kind and the handle of a texture or a surface.
@@ -29,6 +49,9 @@ type imageKey struct {
 	handle uintptr
 }
 
+// mostGone is how many textures and surfaces kernels find after they were destroyed: those that were destroyed last.
+const mostGone = 8192
+
 // addImage adds a texture or a surface, which kernels find without the driver's lock.
 func (t *objects) addImage(k kind, i *imageObject) uintptr {
 	i.handle = t.add(k, i)
@@ -36,10 +59,14 @@ func (t *objects) addImage(k kind, i *imageObject) uintptr {
 	return i.handle
 }
 
-// removeImage removes a texture or a surface.
+// removeImage removes a texture or a surface. Launches that are enqueued still find it.
 func (t *objects) removeImage(k kind, i *imageObject) {
-	t.images.Delete(imageKey{k, i.handle})
+	i.endsAt.Store(t.images.launches + 1)
 	t.remove(i.handle)
+	if t.images.gone = append(t.images.gone, imageKey{k, i.handle}); len(t.images.gone) > mostGone {
+		t.images.Delete(t.images.gone[0])
+		t.images.gone = t.images.gone[1:]
+	}
 }
 
 // resource sets what a texture or surface takes from its memory.

@@ -152,6 +152,37 @@ func TestTextureFaults(t *testing.T) {
 	}
 }
 
+// TestTextureDestroyedBehindLaunch destroys a texture after the launch of a kernel that reads it, and before it runs, as
+// video filters do.
+func TestTextureDestroyedBehindLaunch(t *testing.T) {
+	r := newLab(t)
+	f, res := r.ModuleGetFunction(r.th, r.load(imageText("tex.2d.v4.u32.s32 {v0,v1,v2,v3}, [h, {x0,x1}];")), "sample")
+	r.must(res)
+	h, res := r.TexObjectCreate(r.th, pitched(r.alloc(series(64, func(int) uint32 { return 0x07070707 })), 8, 8),
+		driver.TextureDesc{Flags: driver.CU_TRSF_READ_AS_INTEGER}, nil)
+	r.must(res)
+	in, out, s := r.alloc(series(4, func(int) uint32 { return 1 })), r.alloc(series(4, func(int) uint32 { return 0 })),
+		r.newStream()
+	r.Hold(uintptr(s))
+	r.must(r.LaunchKernel(r.th, f, 1, 1, 1, 1, 1, 1, 0, s, params(uint64(h), in, out)))
+	r.must(r.TexObjectDestroy(r.th, h))
+	r.Release(uintptr(s))
+	r.must(r.StreamSynchronize(r.th, s))
+	if got := r.wordsAt(out, 1)[0]; got != 7 {
+		t.Errorf("the sample is %d", got)
+	}
+	for range 2 * mostGone { // the driver forgets them
+		h, res := r.TexObjectCreate(r.th, pitched(in, 4, 1), driver.TextureDesc{}, nil)
+		r.must(res)
+		r.must(r.TexObjectDestroy(r.th, h))
+	}
+	left := 0
+	r.objects.images.Range(func(_, _ any) bool { left++; return true })
+	if left > mostGone {
+		t.Errorf("%d textures are left", left)
+	}
+}
+
 // TestCheckTexture finds reads of rows that nothing has written.
 func TestCheckTexture(t *testing.T) {
 	var found []string
