@@ -97,8 +97,9 @@ of a texture, and of a surface, is also known to the kernel.
 
 - Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 2/32767, sRGB by one part
   in 128, and a few places in mirrored textures of three dimensions by the rounding of a weight.
-- A handle that is none, or was destroyed, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a report says why.
-  On a GPU it may read zeros or what was there.
+- A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a
+  report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed while a launch
+  that uses it waits.
 - There are no cubes, mipmapped arrays, compressed formats or anisotropic filters, no texture or surface references, and
   no ` + "`sured`" + `.
 
