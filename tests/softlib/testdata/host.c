@@ -202,7 +202,7 @@ F(cuFuncGetName, const char **n, handle f) AS(cuFuncGetName, (const char **, han
 F(cuLaunchKernelEx, const void *c, handle f, void **p, void **x) AS(cuLaunchKernelEx, (const void *, handle, void **, void **), (c, f, p, x))
 F(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, int *n, handle f, int b, size_t m, unsigned fl) AS(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, (int *, handle, int, size_t, unsigned), (n, f, b, m, fl))
 F(cuOccupancyMaxPotentialBlockSizeWithFlags, int *g, int *b, handle f, void *sh, size_t m, int l, unsigned fl) AS(cuOccupancyMaxPotentialBlockSizeWithFlags, (int *, int *, handle, void *, size_t, int, unsigned), (g, b, f, sh, m, l, fl))
-F(cuArrayDestroy, handle a) AS(cuArrayDestroy, (handle), (a))
+F(cuMipmappedArrayDestroy, handle a) AS(cuMipmappedArrayDestroy, (handle), (a))
 
 F(cuLaunchKernelEx_ptsz, const void *c, handle f, void **p, void **x)
 AS(cuLaunchKernelEx_ptsz, (const void *, handle, void **, void **), (c, f, p, x))
@@ -360,7 +360,7 @@ static void unstarted(void)
 	WANT(3, cuEventCreate(&e, 0));
 	WANT(3, cuEventCreate(NULL, 0));
 	WANT(400, cuEventQuery(NULL));
-	WANT(3, cuArrayDestroy(NULL));
+	WANT(3, cuMipmappedArrayDestroy(NULL));
 	WANT(3, cuProfilerStart());
 	WANT(3, cuGLInit());
 }
@@ -373,7 +373,7 @@ static void lazy(void)
 	CHECK(!maps("libcusim.so"));
 	work();
 	CHECK(maps("libcusim.so"));
-	WANT(801, cuArrayDestroy(NULL));
+	WANT(801, cuMipmappedArrayDestroy(NULL));
 	WANT(801, cuGLInit());
 	WANT(201, cuProfilerStart());
 	WANT(201, cuProfilerStop());
@@ -417,7 +417,7 @@ static void refused(void)
 	WANT(3, cuCtxGetCurrent(&h));
 	WANT(3, cuEventCreate(&h, 0));
 	WANT(3, cuCtxSynchronize());
-	WANT(3, cuArrayDestroy(NULL));
+	WANT(3, cuMipmappedArrayDestroy(NULL));
 	WANT(400, cuEventQuery(NULL));
 	OK(cuDriverGetVersion(&v));
 	CHECK(v == 13000);
@@ -1413,7 +1413,7 @@ static void no_init(int want)
 	int n;
 	WANT(want, cuInit(0));
 	WANT(3, cuDeviceGetCount(&n));
-	WANT(3, cuArrayDestroy(NULL));
+	WANT(3, cuMipmappedArrayDestroy(NULL));
 	WANT(3, cuMemcpy((address)(uintptr_t)&n, (address)(uintptr_t)&n, 0));
 	WANT(3, cuMemcpy(0, 0, 1));
 	WANT(3, cuModuleLoad(NULL, NULL));
