@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // imageText is a kernel whose threads take four words of coordinates each, do something with the handle h, and leave
@@ -141,6 +142,9 @@ func TestTextureFaults(t *testing.T) {
 			r.must(r.MemFree(r.th, p))
 			return h
 		}, driver.ResultIllegalAddress, "which is freed"},
+		"an address of parameters": {func(r *lab) uint64 {
+			return r.texture(pitched(driver.DevicePtr(vm.ParamWindow), 8, 8), driver.TextureDesc{})
+		}, driver.ResultIllegalAddress, "textures read global memory only"},
 	} {
 		r := newLab(t)
 		_, res := r.sampled("tex.2d.v4.u32.s32 {v0,v1,v2,v3}, [h, {x0,x1}];", c.handle(r), 1, 1, 0, 0)
@@ -208,6 +212,11 @@ func TestSurfaces(t *testing.T) {
 	}
 	if got, res := r.sampled("suq.width.b32 v0, [h];", uint64(h), 0, 0, 0, 0); res != ok || got[0] != 4 {
 		t.Errorf("the width is %v, %v", got, res)
+	}
+	_, res = r.sampled("sust.p.2d.b32.zero [h, {x0,x1}], 88;", uint64(h), 1<<30, 1, 0, 0, 3<<30, 1, 0, 0)
+	r.must(res)
+	if got, res := r.sampled("suld.b.2d.b32.zero v0, [h, {x0,x1}];", uint64(h), 0, 1, 0, 0); res != ok || got[0] != 4 {
+		t.Errorf("stores far beyond the row change its first element: %v, %v", got, res)
 	}
 	if _, res = r.sampled("sust.b.2d.b32.trap [h, {x0,x1}], 77;", uint64(h), coordinates...); res != driver.ResultIllegalAddress {
 		t.Errorf("with .trap: %v", res)
