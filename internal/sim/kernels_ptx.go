@@ -48,8 +48,9 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
 			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device: vm.Device{Memory: c.kernelMemory(d), Images: c.kernelMemory(d), Multiprocessors: uint32(c.dev.Multiprocessors),
-				Warps: uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
+			Device: vm.Device{Memory: c.kernelMemory(d), Images: c.kernelMemory(d),
+				Multiprocessors: uint32(c.dev.Multiprocessors),
+				Warps:           uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
 				Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print},
 			Room:     &x.room,
 			Workers:  runtime.GOMAXPROCS(0),
