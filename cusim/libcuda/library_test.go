@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,39 @@ func TestNilResult(t *testing.T) {
 	}
 	if m := l.d.Misuses(); len(m) != 0 {
 		t.Errorf("misuses: %v", m)
+	}
+}
+
+// TestNilImage checks that textures and surfaces are not created if the address for the handle is nil: a program could
+// not destroy them.
+func TestNilImage(t *testing.T) {
+	l := newLibrary(sim.New())
+	l.init(0)
+	th := new(driver.Thread)
+	ctx, r := l.d.DevicePrimaryCtxRetain(th, 0)
+	if r != driver.ResultSuccess || l.d.CtxSetCurrent(th, ctx) != driver.ResultSuccess {
+		t.Fatal(r)
+	}
+	a, r := l.d.ArrayCreate(th, driver.ArrayDescriptor{Width: 4, Format: driver.CU_AD_FORMAT_FLOAT, NumChannels: 1})
+	if r != driver.ResultSuccess {
+		t.Fatal(r)
+	}
+	res, tex := new(driver.ResourceDesc), new(driver.TextureDesc)
+	res.Res.Array().HArray = a
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(res)
+	pins.Pin(tex)
+	for name, words := range map[string]*[maxWords]uint64{
+		"cuTexObjectCreate":  {1: uint64(uintptr(unsafe.Pointer(res))), 2: uint64(uintptr(unsafe.Pointer(tex)))},
+		"cuSurfObjectCreate": {1: uint64(uintptr(unsafe.Pointer(res)))},
+	} {
+		if r := l.call(th, numberOf(t, name), words); r != driver.ResultInvalidValue {
+			t.Errorf("%s: %v", name, r)
+		}
+	}
+	if n := l.d.Census(); n["texture object"] != 0 || n["surface object"] != 0 {
+		t.Errorf("open objects: %v", n)
 	}
 }
 

@@ -2372,6 +2372,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return l.d.MemcpyHtoAAsync(th, driver.Array(a[0]), a[1], driver.HostPtr(a[2]), a[3], driver.Stream(a[4]))
 	case 374: // cuSurfObjectCreate
 		p0 := pointer[driver.SurfObject](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		p1 := pointer[driver.ResourceDesc](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2388,6 +2391,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		return r
 	case 377: // cuTexObjectCreate
 		p0 := pointer[driver.TexObject](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
 		p1 := pointer[driver.ResourceDesc](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)

@@ -42,8 +42,8 @@ func knownFormat(format int32, channels uint32) (size uint64, r driver.Result) {
 	return size * uint64(channels), ok
 }
 
-// fits returns ok if a device can have an array.
-func (d *Driver) fits(v *device, a *driver.Array3DDescriptor) driver.Result {
+// fits returns ok if the device can have an array.
+func (v *device) fits(a *driver.Array3DDescriptor) driver.Result {
 	const known = layered | forStores | gathers
 	const later = driver.CUDA_ARRAY3D_CUBEMAP | driver.CUDA_ARRAY3D_SPARSE | driver.CUDA_ARRAY3D_DEFERRED_MAPPING |
 		driver.CUDA_ARRAY3D_VIDEO_ENCODE_DECODE
@@ -68,7 +68,7 @@ func (d *Driver) fits(v *device, a *driver.Array3DDescriptor) driver.Result {
 	case is(gathers):
 		most = [3]int32{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_WIDTH,
 			driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_GATHER_HEIGHT}
-	case three && a.Depth > uint64(d.attribute(v, driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH)):
+	case three && a.Depth > v.most(driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH):
 		most = [3]int32{driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE,
 			driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE,
 			driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE}
@@ -81,7 +81,7 @@ func (d *Driver) fits(v *device, a *driver.Array3DDescriptor) driver.Result {
 			driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_HEIGHT}
 	}
 	for i, n := range []uint64{a.Width, a.Height, a.Depth} {
-		if most[i] != 0 && n > uint64(d.attribute(v, most[i])) {
+		if most[i] != 0 && n > v.most(most[i]) {
 			return driver.ResultInvalidValue
 		}
 	}
@@ -96,7 +96,7 @@ func (d *Driver) newArray(name string, th *driver.Thread, desc driver.Array3DDes
 	}
 	size, r := knownFormat(desc.Format, desc.NumChannels)
 	if r == ok {
-		r = d.fits(c.dev, &desc)
+		r = c.dev.fits(&desc)
 	}
 	if r != ok {
 		return 0, r

@@ -46,15 +46,16 @@ func (d *Driver) Array3DGetDescriptor(th *driver.Thread, h driver.Array) (driver
 	return a.desc, ok
 }
 
-// ArrayDestroy is cuArrayDestroy. It waits for all work in the array's context.
+// ArrayDestroy is cuArrayDestroy. It waits for all work in the array's context. After a sticky error it destroys the
+// array, too.
 func (d *Driver) ArrayDestroy(th *driver.Thread, h driver.Array) driver.Result {
 	const name = "cuArrayDestroy"
 	defer d.mu.Unlock()
-	if _, r := d.changing(name, th); r != ok {
+	if _, r := d.changing(name, th); r != d.lost {
 		return r
 	}
 	a, r := d.array(name, h)
-	if r != ok {
+	if r != d.lost {
 		return r
 	}
 	if r = d.free(name, a.block); r != driver.ResultNotPermitted {
@@ -63,37 +64,44 @@ func (d *Driver) ArrayDestroy(th *driver.Thread, h driver.Array) driver.Result {
 	return r
 }
 
-// end is one end of a copy of n bytes: it finds the memory while the driver is locked.
-type end func(n uint64) (span, driver.Result)
+// end is one end of a copy of n bytes: it finds the memory, as one row, while the driver is locked.
+type end func(n uint64) (box, driver.Result)
 
 // inArray returns an end in an array. As on an H200, such copies reach its first row only.
 func (d *Driver) inArray(name string, h driver.Array, off uint64) end {
-	return func(n uint64) (span, driver.Result) {
+	return func(n uint64) (box, driver.Result) {
 		if h == 0 {
-			return span{}, driver.ResultInvalidValue
+			return box{}, driver.ResultInvalidValue
 		}
 		a, r := d.array(name, h)
 		if r == ok && (off > a.row || n > a.row-off) {
 			r = driver.ResultInvalidValue
 		}
 		if r != ok {
-			return span{}, r
+			return box{}, r
 		}
-		return span{a.block, off, n}, ok
+		return a.box(corner{x: off}, extent{n, 1, 1}), ok
 	}
 }
 
-// readFrom and writeTo return ends in memory of a device.
-func (d *Driver) readFrom(p driver.DevicePtr) end {
-	return func(n uint64) (span, driver.Result) { return d.space.span(uint64(p), n) }
+// endAt returns an end in other memory, which a function finds.
+func endAt[P any](find func(p P, n uint64) (span, driver.Result), p P) end {
+	return func(n uint64) (box, driver.Result) {
+		s, r := find(p, n)
+		return s.row(), r
+	}
 }
 
-func (d *Driver) writeTo(p driver.DevicePtr) end {
-	return func(n uint64) (span, driver.Result) { return d.space.target(uint64(p), n) }
+// endIn returns an end in memory of the host that a program gives, which a function finds.
+func endIn(find func(b []byte) (span, driver.Result), b []byte) end {
+	return func(uint64) (box, driver.Result) {
+		s, r := find(b)
+		return s.row(), r
+	}
 }
 
 // both returns the memory of both ends.
-func both(n uint64, to, from end) (dst, src span, r driver.Result) {
+func both(n uint64, to, from end) (dst, src box, r driver.Result) {
 	if dst, r = to(n); r == ok {
 		src, r = from(n)
 	}
@@ -111,7 +119,8 @@ func (d *Driver) moveNow(name string, th *driver.Thread, n uint64, to, from end)
 	if r != ok {
 		return r
 	}
-	return d.copyNow(name, c, dst.kind.onHost() || src.kind.onHost(), copyOf(dst, src), dst, src)
+	wait := dst.kind.onHost() || src.kind.onHost()
+	return d.copyNow(name, c, wait, extent{n, 1, 1}.copying(dst, src), dst.span, src.span)
 }
 
 // moveOn is moveNow for a stream.
@@ -125,34 +134,35 @@ func (d *Driver) moveOn(name string, th *driver.Thread, n uint64, h driver.Strea
 	if r != ok {
 		return r
 	}
-	return d.enqueueCopy(name, s, dst, src)
+	if !s.ctx.copies(dst.block, src.block) {
+		return driver.ResultInvalidValue
+	}
+	return d.enqueueBox(name, s, dst, src, extent{n, 1, 1})
 }
 
 // MemcpyHtoA is cuMemcpyHtoA_v2.
 func (d *Driver) MemcpyHtoA(th *driver.Thread, dst driver.Array, off uint64, src []byte) driver.Result {
 	const name = "cuMemcpyHtoA"
-	return d.moveNow(name, th, uint64(len(src)), d.inArray(name, dst, off),
-		func(uint64) (span, driver.Result) { return d.space.given(src) })
+	return d.moveNow(name, th, uint64(len(src)), d.inArray(name, dst, off), endIn(d.space.given, src))
 }
 
 // MemcpyAtoH is cuMemcpyAtoH_v2.
 func (d *Driver) MemcpyAtoH(th *driver.Thread, dst []byte, src driver.Array, off uint64) driver.Result {
 	const name = "cuMemcpyAtoH"
-	return d.moveNow(name, th, uint64(len(dst)), func(uint64) (span, driver.Result) { return d.space.given(dst) },
-		d.inArray(name, src, off))
+	return d.moveNow(name, th, uint64(len(dst)), endIn(d.space.taken, dst), d.inArray(name, src, off))
 }
 
 // MemcpyDtoA is cuMemcpyDtoA_v2.
 func (d *Driver) MemcpyDtoA(th *driver.Thread, dst driver.Array, off uint64, src driver.DevicePtr,
 	n uint64) driver.Result {
 	const name = "cuMemcpyDtoA"
-	return d.moveNow(name, th, n, d.inArray(name, dst, off), d.readFrom(src))
+	return d.moveNow(name, th, n, d.inArray(name, dst, off), endAt(d.space.span, uint64(src)))
 }
 
 // MemcpyAtoD is cuMemcpyAtoD_v2.
 func (d *Driver) MemcpyAtoD(th *driver.Thread, dst driver.DevicePtr, src driver.Array, off, n uint64) driver.Result {
 	const name = "cuMemcpyAtoD"
-	return d.moveNow(name, th, n, d.writeTo(dst), d.inArray(name, src, off))
+	return d.moveNow(name, th, n, endAt(d.space.target, uint64(dst)), d.inArray(name, src, off))
 }
 
 // MemcpyAtoA is cuMemcpyAtoA_v2.
@@ -166,30 +176,28 @@ func (d *Driver) MemcpyAtoA(th *driver.Thread, dst driver.Array, off uint64, src
 func (d *Driver) MemcpyHtoAAsync(th *driver.Thread, dst driver.Array, off uint64, src driver.HostPtr, n uint64,
 	h driver.Stream) driver.Result {
 	const name = "cuMemcpyHtoAAsync"
-	return d.moveOn(name, th, n, h, d.inArray(name, dst, off),
-		func(n uint64) (span, driver.Result) { return d.space.hostSpan(src, n) })
+	return d.moveOn(name, th, n, h, d.inArray(name, dst, off), endAt(d.space.hostSpan, src))
 }
 
 // MemcpyAtoHAsync is cuMemcpyAtoHAsync_v2.
 func (d *Driver) MemcpyAtoHAsync(th *driver.Thread, dst driver.HostPtr, src driver.Array, off, n uint64,
 	h driver.Stream) driver.Result {
 	const name = "cuMemcpyAtoHAsync"
-	return d.moveOn(name, th, n, h, func(n uint64) (span, driver.Result) { return d.space.hostSpan(dst, n) },
-		d.inArray(name, src, off))
+	return d.moveOn(name, th, n, h, endAt(d.space.hostSpan, dst), d.inArray(name, src, off))
 }
 
 // MemcpyDtoAOn is cuMemcpyDtoA on a stream: the driver API has it for the per-thread default stream only.
 func (d *Driver) MemcpyDtoAOn(th *driver.Thread, dst driver.Array, off uint64, src driver.DevicePtr, n uint64,
 	h driver.Stream) driver.Result {
 	const name = "cuMemcpyDtoA"
-	return d.moveOn(name, th, n, h, d.inArray(name, dst, off), d.readFrom(src))
+	return d.moveOn(name, th, n, h, d.inArray(name, dst, off), endAt(d.space.span, uint64(src)))
 }
 
 // MemcpyAtoDOn is cuMemcpyAtoD on a stream.
 func (d *Driver) MemcpyAtoDOn(th *driver.Thread, dst driver.DevicePtr, src driver.Array, off, n uint64,
 	h driver.Stream) driver.Result {
 	const name = "cuMemcpyAtoD"
-	return d.moveOn(name, th, n, h, d.writeTo(dst), d.inArray(name, src, off))
+	return d.moveOn(name, th, n, h, endAt(d.space.target, uint64(dst)), d.inArray(name, src, off))
 }
 
 // MemcpyAtoAOn is cuMemcpyAtoA on a stream.

@@ -29,8 +29,8 @@ func (p *place) context() *context {
 	return nil
 }
 
-// leaveObjects notes the streams, events and modules of a context that has ended. If there are more than mostLeft, the
-// oldest are removed. A library removes its modules itself.
+// leaveObjects notes the objects of a context that has ended which a program may still destroy. If there are more than
+// mostLeft, the oldest are removed. A library removes its modules itself.
 func (d *Driver) leaveObjects(c *context) {
 	t := &d.objects
 	for i := range t.places {

@@ -115,6 +115,10 @@ func (d *Driver) array(name string, h driver.Array) (*cudaArray, driver.Result) 
 	if r == ok {
 		r = d.of(name, a.ctx, uintptr(h), arrayKind)
 	}
+	if r == d.lost && a != nil && a.block.leaving {
+		d.misuse(name, uintptr(h), "another call is destroying the array", nil)
+		return nil, driver.ResultContextIsDestroyed // as for one that is destroyed
+	}
 	return a, r
 }
 

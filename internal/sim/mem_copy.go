@@ -62,6 +62,14 @@ func (a *addressSpace) given(b []byte) (span, driver.Result) {
 	return pageable(b), ok
 }
 
+// taken is given for memory that a copy writes.
+func (a *addressSpace) taken(b []byte) (span, driver.Result) {
+	if known := a.At(mem.AddressOf(b)); known != nil && known.readOnly() {
+		return span{}, driver.ResultInvalidValue
+	}
+	return a.given(b)
+}
+
 // pageable returns memory of the host that the driver does not know. Memory of C code may even be
 // unmapped.
 func pageable(b []byte) span {
@@ -188,9 +196,9 @@ func (d *Driver) MemcpyDtoH(th *driver.Thread, dst []byte, src driver.DevicePtr)
 	if r != ok {
 		return r
 	}
-	to, r := d.space.given(dst)
-	if b := d.space.At(mem.AddressOf(dst)); r != ok || b != nil && b.readOnly() {
-		return driver.ResultInvalidValue
+	to, r := d.space.taken(dst)
+	if r != ok {
+		return r
 	}
 	return d.copyNow("cuMemcpyDtoH", c, true, copyOf(to, from), to, from)
 }

@@ -150,8 +150,8 @@ func find[T any](d *Driver, name string, k kind, h uintptr) (*T, driver.Result) 
 }
 
 // unknown is the result for a handle that is of no object of a kind. p is the handle's place, if it was ever a handle.
-// Of streams, events, arrays and contexts, an H200 reads the context that should be there, if it does not crash, and finds that
-// it is none.
+// Of streams, events, arrays and contexts, an H200 reads the context that should be there, if it does not crash, and
+// finds that it is none.
 func (k kind) unknown(p *place) driver.Result {
 	ofContext := k == contextKind || k == greenKind
 	switch {

@@ -74,7 +74,7 @@ func (d *Driver) resource(name string, c *context, res *driver.ResourceDesc, o *
 	if res.Flags != 0 {
 		return driver.ResultInvalidValue
 	}
-	format, channels := int32(0), uint32(0)
+	v, format, channels := c.dev, int32(0), uint32(0)
 	switch res.ResType {
 	case driver.CU_RESOURCE_TYPE_ARRAY:
 		a, r := d.array(name, res.Res.Array().HArray)
@@ -95,7 +95,7 @@ func (d *Driver) resource(name string, c *context, res *driver.ResourceDesc, o *
 			return r
 		}
 		n := m.SizeInBytes / size
-		if m.DevPtr == 0 || uint64(m.DevPtr)%d.most(c, driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
+		if m.DevPtr == 0 || uint64(m.DevPtr)%v.most(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
 			n > math.MaxInt32 {
 			return driver.ResultInvalidValue
 		}
@@ -103,11 +103,11 @@ func (d *Driver) resource(name string, c *context, res *driver.ResourceDesc, o *
 	case driver.CU_RESOURCE_TYPE_PITCH2D:
 		m := res.Res.Pitch2D()
 		format, channels = m.Format, m.NumChannels
-		if m.DevPtr == 0 || uint64(m.DevPtr)%d.most(c, driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
-			m.Width > d.most(c, driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
-			m.Height > d.most(c, driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
-			m.PitchInBytes > d.most(c, driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) ||
-			m.PitchInBytes%d.most(c, driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) != 0 {
+		if m.DevPtr == 0 || uint64(m.DevPtr)%v.most(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT) != 0 ||
+			m.Width > v.most(driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_WIDTH) ||
+			m.Height > v.most(driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_HEIGHT) ||
+			m.PitchInBytes > v.most(driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_LINEAR_PITCH) ||
+			m.PitchInBytes%v.most(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT) != 0 {
 			return driver.ResultInvalidValue
 		}
 		o.Layout = texture.Layout{Size: [3]uint32{uint32(m.Width), uint32(m.Height), 1}, Dims: 2,
@@ -122,10 +122,9 @@ func (d *Driver) resource(name string, c *context, res *driver.ResourceDesc, o *
 	return r
 }
 
-// most returns an attribute of the context's device.
-func (d *Driver) most(c *context, attribute int32) uint64 {
-	return uint64(d.attribute(c.dev, attribute))
-}
+// most returns a limit of the device, or an alignment. As an attribute that a program has set does not change what the
+// driver does, it is that of the GPU.
+func (v *device) most(attribute int32) uint64 { return uint64(v.Attribute(attribute)) }
 
 // sampler sets what a texture takes from its description.
 func sampler(t *driver.TextureDesc, o *texture.Object) driver.Result {
@@ -216,32 +215,43 @@ func (d *Driver) SurfObjectCreate(th *driver.Thread, res driver.ResourceDesc) (d
 	return driver.SurfObject(d.objects.addImage(surfaceKind, i)), ok
 }
 
+// imageOf returns the texture or surface of a handle, or nil if there is none, which is a misuse.
+func (d *Driver) imageOf(name string, k kind, h uintptr) *imageObject {
+	i, _ := find[imageObject](d, name, k, h)
+	if i == nil {
+		return nil
+	}
+	if _, p := d.objects.find(h); p.kind != k {
+		d.misuse(name, h, "this handle is of kind "+p.kind.String()+", not "+k.String(), nil)
+		return nil
+	}
+	return i
+}
+
 // image begins a call with a texture or a surface as an argument.
 func (d *Driver) image(name string, th *driver.Thread, k kind, h uint64) (*imageObject, driver.Result) {
 	if _, _, r := d.inContext(name, th); r != ok {
 		return nil, r
 	}
-	i, r := find[imageObject](d, name, k, uintptr(h))
-	switch {
-	case r != ok:
-		return nil, driver.ResultInvalidValue
-	case d.objects.places[uintptr(h)&(1<<36-1)>>handleShift].kind != k:
+	i := d.imageOf(name, k, uintptr(h))
+	if i == nil {
 		return nil, driver.ResultInvalidValue
 	}
 	return i, d.of(name, i.ctx, uintptr(h), k)
 }
 
-// destroyImage destroys a texture or a surface.
+// destroyImage destroys a texture or a surface, also after a sticky error.
 func (d *Driver) destroyImage(name string, th *driver.Thread, k kind, h uint64) driver.Result {
 	defer d.mu.Unlock()
-	i, r := d.image(name, th, k, h)
-	switch r {
-	case ok:
-		d.objects.removeImage(k, i)
-	case driver.ResultInvalidValue: // as on an H200, which does not know that it is none
-		return ok
+	if _, _, r := d.inContext(name, th); r != d.lost {
+		return r
 	}
-	return r
+	i := d.imageOf(name, k, uintptr(h))
+	if i == nil { // an H200 does not know that it is none
+		return d.lost
+	}
+	d.objects.removeImage(k, i)
+	return d.of(name, i.ctx, uintptr(h), k)
 }
 
 // TexObjectDestroy is cuTexObjectDestroy.

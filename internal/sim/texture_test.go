@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
 // imageText is a kernel whose threads take four words of coordinates each, do something with the handle h, and leave
@@ -141,6 +143,9 @@ func TestTextureFaults(t *testing.T) {
 			r.must(r.MemFree(r.th, p))
 			return h
 		}, driver.ResultIllegalAddress, "which is freed"},
+		"an address of parameters": {func(r *lab) uint64 {
+			return r.texture(pitched(driver.DevicePtr(vm.ParamWindow), 8, 8), driver.TextureDesc{})
+		}, driver.ResultIllegalAddress, "textures read global memory only"},
 	} {
 		r := newLab(t)
 		_, res := r.sampled("tex.2d.v4.u32.s32 {v0,v1,v2,v3}, [h, {x0,x1}];", c.handle(r), 1, 1, 0, 0)
@@ -240,6 +245,11 @@ func TestSurfaces(t *testing.T) {
 	if got, res := r.sampled("suq.width.b32 v0, [h];", uint64(h), 0, 0, 0, 0); res != ok || got[0] != 4 {
 		t.Errorf("the width is %v, %v", got, res)
 	}
+	_, res = r.sampled("sust.p.2d.b32.zero [h, {x0,x1}], 88;", uint64(h), 1<<30, 1, 0, 0, 3<<30, 1, 0, 0)
+	r.must(res)
+	if got, res := r.sampled("suld.b.2d.b32.zero v0, [h, {x0,x1}];", uint64(h), 0, 1, 0, 0); res != ok || got[0] != 4 {
+		t.Errorf("stores far beyond the row change its first element: %v, %v", got, res)
+	}
 	if _, res = r.sampled("sust.b.2d.b32.trap [h, {x0,x1}], 77;", uint64(h), coordinates...); res != driver.ResultIllegalAddress {
 		t.Errorf("with .trap: %v", res)
 	}
@@ -328,6 +338,68 @@ func TestLinearArrayCopies(t *testing.T) {
 	r.must(r.MemcpyHtoAAsync(r.th, a, 16, to, 16, s))
 	r.want("beyond the end", driver.ResultInvalidValue, r.MemcpyHtoAAsync(r.th, a, 20, to, 16, s))
 	r.want("nothing", ok, r.MemcpyHtoA(r.th, a, 99, nil))
+
+	r.must(r.StreamBeginCapture(r.th, s, driver.CU_STREAM_CAPTURE_MODE_GLOBAL))
+	r.must(r.MemcpyHtoAAsync(r.th, a, 16, to, 8, s))
+	_, nodes := r.captured(s)
+	g, res := r.StreamEndCapture(r.th, s)
+	r.must(res)
+	p3, res := r.GraphMemcpyNodeGetParams(r.th, nodes[0])
+	r.must(res)
+	if p3.DstMemoryType != driver.CU_MEMORYTYPE_ARRAY || p3.DstArray != a || p3.DstXInBytes != 16 || p3.DstDevice != 0 {
+		t.Errorf("a captured copy has %+v", p3)
+	}
+	r.must(r.GraphMemcpyNodeSetParams(r.th, nodes[0], &p3))
+	r.must(r.launchGraph(g, s))
+}
+
+// TestArrayDestroyed destroys an array by two calls at once, the first of which waits, and copies to it meanwhile.
+func TestArrayDestroyed(t *testing.T) {
+	r := newLab(t, VirtualTime())
+	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, Format: driver.CU_AD_FORMAT_UNSIGNED_INT8, NumChannels: 1})
+	r.must(res)
+	r.spin(r.newStream(), time.Millisecond)
+	th, first := r.otherThread(), make(chan driver.Result)
+	go func() { first <- r.ArrayDestroy(th, a) }()
+	r.blocked(1)
+	r.want("a copy", driver.ResultContextIsDestroyed, r.MemcpyHtoA(r.th, a, 0, []byte("text")))
+	r.want("the second call", driver.ResultContextIsDestroyed, r.ArrayDestroy(r.th, a))
+	r.Advance(time.Second)
+	r.want("the first call", ok, <-first)
+	if n := r.takeMisuses(); n != 2 {
+		t.Errorf("%d misuses", n)
+	}
+}
+
+// TestTextureDestroyed destroys textures as surfaces, and everything after a fault of a kernel.
+func TestTextureDestroyed(t *testing.T) {
+	r := newLab(t)
+	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, Format: driver.CU_AD_FORMAT_UNSIGNED_INT8, NumChannels: 1})
+	r.must(res)
+	h, res := r.TexObjectCreate(r.th, inArray(a), driver.TextureDesc{}, nil)
+	r.must(res)
+	r.want("a texture as a surface", ok, r.SurfObjectDestroy(r.th, driver.SurfObject(h)))
+	if m := r.Misuses(); len(m) != 1 || m[0].What != "this handle is of kind texture object, not surface object" {
+		t.Errorf("misuses: %v", m)
+	}
+	_, res = r.sampled("tex.2d.v4.u32.s32 {v0,v1,v2,v3}, [h, {x0,x1}];", 0, 1, 1, 0, 0)
+	r.want("the kernel", driver.ResultIllegalAddress, res)
+	r.want("the texture", driver.ResultIllegalAddress, r.TexObjectDestroy(r.th, h))
+	r.want("the array", driver.ResultIllegalAddress, r.ArrayDestroy(r.th, a))
+	if n := r.Census(); n["array"] != 0 || n["texture object"] != 0 {
+		t.Errorf("open objects: %v", n)
+	}
+	r.takeMisuses()
+}
+
+// TestArrayAttributes makes an array and a texture on a driver whose attributes say that it has none: they do not
+// change what it does.
+func TestArrayAttributes(t *testing.T) {
+	r := newLab(t, DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 0),
+		DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT, 0),
+		DeviceAttribute(driver.CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 0))
+	r.newArray(4, 0, 0, 0)
+	r.texture(pitched(r.alloc(strings.Repeat("x", 256)), 8, 8), driver.TextureDesc{})
 }
 
 // TestArrayLife counts the memory of arrays, and what is left of them when their context ends.

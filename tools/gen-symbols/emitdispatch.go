@@ -88,7 +88,7 @@ func (c *call) makesSomething() bool {
 		func(p *callParam) bool {
 			base, _ := splitPointer(p.c.typ)
 			return handles[base] != "" || p.typ == "DevicePtr" || p.typ == "HostPtr" ||
-				strings.HasSuffix(p.typ, "Handle")
+				strings.HasSuffix(p.typ, "Handle") || strings.HasSuffix(p.typ, "Object")
 		})
 }
 

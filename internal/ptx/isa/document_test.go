@@ -92,16 +92,16 @@ have ` + "`wmma` without `.aligned`" + `. What a text's version or target does n
 ## Textures and surfaces
 
 Textures are objects with a handle of 64 bits, in a register, in a parameter of the kernel, or in a variable. They read
-arrays of one, two and three dimensions, with and without layers, linear memory and memory in rows with a pitch. A size
-of a texture, and of a surface, is also known to the kernel.
+arrays of one, two and three dimensions, with and without layers, linear memory and memory in rows with a pitch. A
+kernel can ask for the width, the height and the depth of a texture or a surface.
 
-- Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 2/32767, sRGB by one part
-  in 128, and a few places in mirrored textures of three dimensions by the rounding of a weight.
+- Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 1/32767, sRGB by 1/128,
+  and where mirrors meet, a filtered texture of three dimensions and ` + "`tld4`" + ` may take another texel or weight.
 - A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a
   report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed while a launch
   that uses it waits.
-- There are no cubes, mipmapped arrays, compressed formats or anisotropic filters, no texture or surface references, and
-  no ` + "`sured`" + `.
+- There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
+  anisotropic filters, no texture or surface references, and no ` + "`sured`" + `.
 
 ## What is not executed
 

@@ -2,6 +2,7 @@ package isa
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/purecu/purecu/internal/ptx/texture"
 	"github.com/purecu/purecu/internal/ptx/vm"
@@ -173,11 +174,12 @@ func surfaceOf(v Variant) func(w *vm.Warp, o *vm.Op, lane int, image *texture.Ob
 	p, outside := placeOf(v), v.Get("outside")
 	return func(w *vm.Warp, o *vm.Op, lane int, image *texture.Object, n uint64) (uint64, bool) {
 		at, layer := p.words(w, o, lane)
-		if v.Has("p") { // in texels
-			at[0] *= uint32(n)
-		}
-		if at[0]&(uint32(n)-1) != 0 && !v.Has("p") {
-			w.FailLane(vm.Misaligned, lane, fmt.Sprintf("byte %d of a surface is no place for %d bytes", int32(at[0]), n))
+		if v.Has("p") { // in texels, also far beyond the row
+			x := int64(int32(at[0])) * int64(n)
+			at[0] = uint32(max(min(x, math.MaxInt32), math.MinInt32))
+		} else if at[0]&(uint32(n)-1) != 0 {
+			w.FailLane(vm.Misaligned, lane, fmt.Sprintf("byte %d of a surface is not aligned to %d bytes",
+				int32(at[0]), n))
 			return 0, false
 		}
 		addr, inside := image.Element(at, layer, n, outside == "clamp")

@@ -42,7 +42,7 @@ func (o *Object) filter(list *[8]tap, c int) uint32 {
 	case U8, U16:
 		return math.Float32bits(float32(float64((sum+one/2)>>fraction) / 65535))
 	case S8:
-		// An H200 computes with fewer bits: a result may be lower there, by 2/32767.
+		// An H200 computes with fewer bits: a result may be lower there, by 1/32767.
 		sum = int64(math.Floor(float64(sum)*32767/127 + one/2))
 		return math.Float32bits(max(float32(float64(sum>>fraction)/32767), -1))
 	case S16:

@@ -113,8 +113,8 @@ func (o *Object) Read(memory Memory, at [3]uint32, s Sample) (v Value, there boo
 	return t.sum(filtered)
 }
 
-// Fetch is Read for integers as coordinates, which are never filtered. As on an H200, everything outside is zero, and so
-// is an array of one dimension without layers.
+// Fetch is Read for integers as coordinates, which are never filtered. As on an H200, texels outside are zero, and so are
+// all texels of an array of one dimension without layers.
 func (o *Object) Fetch(memory Memory, at [3]uint32, s Sample) (v Value, there bool) {
 	t := taps{o: o, memory: memory, layer: o.layer(s.Layer)}
 	for d := range o.Dims {
@@ -133,7 +133,8 @@ func (o *Object) Gather(memory Memory, at [3]uint32, s Sample, channel int) (v V
 	for d := range min(o.Dims, 2) {
 		x := math.Float32frombits(at[d])
 		t.axes[d] = o.axis(d, x, int64(s.Distance[d]), true)
-		if a := &t.axes[d].at; o.Modes[d] == Mirror && o.Normalized && math.Abs(math.Mod(math.Floor(float64(x)), 2)) == 1 {
+		mirrored := o.Modes[d] == Mirror && o.Normalized && math.Abs(math.Mod(math.Floor(float64(x)), 2)) == 1
+		if a := &t.axes[d].at; mirrored {
 			a[0], a[1] = a[1], a[0]
 		}
 	}

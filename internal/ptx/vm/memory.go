@@ -359,6 +359,11 @@ func (w *Warp) sharedPointer(lane int, addr uint32, n uint64, write bool, k acce
 //
 //go:norace
 func (w *Warp) ReadTexel(o *Op, lane int, addr, n uint64) (texel [16]byte, there bool) {
+	if addr >= SharedWindow { // the program has given the address
+		w.accessFault(IllegalAddress, lane, addr, n, false)
+		w.Fault.Reason = "textures read global memory only"
+		return texel, false
+	}
 	for at, size := uint64(0), alignedSize(addr, n); at < n; at += size {
 		p := w.Pointer(o, lane, addr+at, size, false)
 		if p == nil {
