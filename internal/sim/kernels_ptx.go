@@ -39,7 +39,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		execution
 		vm.Launch
 	}{op: op{Outside: true, Visible: true}, execution: execution{Execution: engine.Execution{Kernel: l.Name}}}
-	o, x, launch := &made.op, &made.execution, &made.Launch
+	o, x, launch, number := &made.op, &made.execution, &made.Launch, d.nextLaunch(l.Name)
 	o.Dropped = func() {
 		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
 	}
@@ -55,7 +55,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
 			Checks:   d.checksOf(),
-			Watch:    d.watchOf(l, p.Kernel),
+			Watch:    d.watchOf(l, p.Kernel, number),
 		}
 		x.room.Budget = &d.space.budget
 		if b := f.module.constants; b != nil {
@@ -87,7 +87,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		d.engine.NoteExecution(o, &x.Execution)
-		go d.runPTX(o, x, launch, l, f)
+		go d.runPTX(o, x, launch, l, f, number)
 	}
 	o.Effect = func() {
 		if x.fault != nil {
@@ -98,8 +98,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 	return o
 }
 
-// runPTX executes a launch, and completes its operation. The driver is not locked.
-func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function) {
+// runPTX executes a launch with a number of nextLaunch, and completes its operation. The driver is not locked.
+func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function, number uint64) {
 	c := f.module.ctx
 	var timer *time.Timer
 	if d.kernelLimit > 0 {
@@ -108,7 +108,7 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *fu
 				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
 		})
 	}
-	d.watchBegins(launch)
+	d.watchBegins(launch, number)
 	stats, fault := launch.Execute(&x.Stop)
 	x.room.Give()
 	d.watchEnded(f, launch)
