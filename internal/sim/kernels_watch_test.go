@@ -293,7 +293,8 @@ func TestCoverage(t *testing.T) {
 	for _, part := range []string{"\n         256      15  \t@q ret; // @q: 92 true, 164 false\n",
 		"\n         128 !    15  \t@q ret; // @q: 128 true, 0 false\n",
 		"\n         164      25  \tld.param.b32 y, [r]; }\n",
-		"\n         160      48  \tbar.warp.sync -1;\n", "\n           0 !    38  \tmov.u32 a, 1; mov.u32 a, 2;\n", "\n                  40  \t\t3;\n"} {
+		"\n         160      48  \tbar.warp.sync -1;\n",
+		"\n           0 !    38  \tmov.u32 a, 1; mov.u32 a, 2;\n", "\n                  40  \t\t3;\n"} {
 		if !strings.Contains(listing.String(), part) {
 			t.Errorf("%q is not in the listing\n%s", part, listing.String())
 		}
