@@ -20,9 +20,10 @@ type Thread struct {
 //	12  @%p1 bra $L__BB0_2;               // %p1=false skipped
 //	13  add.s32 %r4, %r1, 1;              // %r1=-8 -> %r4=-7
 //
-// A line has the values of the registers for one execution. Numbers above 2^20 are hexadecimal, unless the
-// instruction takes them for signed ones. The kernel waits for w, which must not call the driver: that call
-// could wait for the kernel. All kernels take longer, as they are executed one instruction after the other. The
+// Before the instructions is a line with the number of the launch. Launches of the kernel are numbered in the order
+// in which the program makes them. A line has the values of the registers for one execution. Numbers above
+// 2^20 are hexadecimal, unless the instruction takes them for signed ones. The kernel waits for w, which must
+// not call the driver: that call could wait for the kernel. All kernels take longer, as they are executed one instruction after the other. The
 // last TraceThread counts.
 func TraceThread(t Thread, w io.Writer) Option {
 	dim := func(d Dim3) sim.Dim3 { return sim.Dim3{d.X, d.Y, d.Z} }

@@ -37,7 +37,7 @@ func Seeds(t *testing.T, n int) SeedRange {
 
 // Run runs f as a subtest for each seed, until one fails. Then it logs the seed, and how to run the test with
 // this seed only. f passes cusim.Seed(seed) to [Context], [Driver] or [Soft]: without this option the order is
-// always the same.
+// always the same. f must not call t.Parallel, with which a subtest fails only after Run has returned.
 func (r SeedRange) Run(f func(t *testing.T, seed uint64)) {
 	r.t.Helper()
 	for seed := uint64(1); seed <= uint64(r.n); seed++ {

@@ -68,8 +68,8 @@ func programsText(all []program) string {
 			by += ", CI"
 		}
 		why := strings.ReplaceAll(p.run[4], "|", `\|`)
-		fmt.Fprintf(&b, "| [%s](../tests/programs/%s.bash) | %s | %s of %s | %s | %s |\n", p.title, p.run[0], p.run[1], p.run[3],
-			p.run[2], why, by)
+		fmt.Fprintf(&b, "| [%s](../tests/programs/%s.bash) | %s | %s of %s | %s | %s |\n", p.title, p.run[0], p.run[1],
+			p.run[3], p.run[2], why, by)
 	}
 	b.WriteString("\nA number is how often that was the reason.\n\n")
 	for _, p := range all {

@@ -59,9 +59,10 @@
 //	                      memory, the processes and the utilization of all. It keeps
 //	                      what NVML has set.
 //	CUSIM_NVLINKS         the number of NVLinks of each GPU that NVML shows, up to 18.
-//	CUSIM_SEED            a number that decides which ones; 1 if it is not set. It also
-//	                      decides in which order the warps and blocks of a kernel have
-//	                      their turns, which may find a race, and find it again.
+//	CUSIM_SEED            a number that decides which ones; 1 if it is not set. If it is
+//	                      set, it also decides in which order the warps and blocks of a
+//	                      kernel have their turns, which may find a race, and find it
+//	                      again. Kernels take longer then.
 //	CUSIM_UNKNOWN_KERNELS refuse, which is what this library does anyway: launches of
 //	                      kernels whose PTX the driver does not know return
 //	                      CUDA_ERROR_NOT_SUPPORTED (801). Each kernel is named once on
@@ -71,8 +72,8 @@
 //	                      written to standard error.
 //	CUSIM_TRACE_THREAD    a thread, as in kernel:1,0,0:31,0,0 for a block and a thread of
 //	                      it: each instruction of PTX that it executes is written to
-//	                      standard error, or to the file whose name follows behind
-//	                      another colon.
+//	                      standard error, or to the end of the file whose name follows
+//	                      behind another colon.
 //	CUSIM_KERNEL_LIMIT    how long a kernel in PTX may be executed, as in 10s. The result
 //	                      of one that takes longer is CUDA_ERROR_LAUNCH_TIMEOUT (702).
 //	CUSIM_REPORT          with 1, the misuses and the objects that are still open are

@@ -39,9 +39,9 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		execution
 		vm.Launch
 	}{op: op{Outside: true, Visible: true}, execution: execution{Execution: engine.Execution{Kernel: l.Name}}}
-	o, x, launch := &made.op, &made.execution, &made.Launch
+	o, x, launch, number := &made.op, &made.execution, &made.Launch, d.nextLaunch(l.Name)
 	d.objects.images.launches++
-	number := d.objects.images.launches
+	order := d.objects.images.launches
 	o.Dropped = func() {
 		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
 	}
@@ -50,7 +50,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		*launch = vm.Launch{
 			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
 			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device: vm.Device{Memory: c.kernelMemory(d), Images: kernelImages{c.kernelMemory(d), number},
+			Device: vm.Device{Memory: c.kernelMemory(d), Images: kernelImages{c.kernelMemory(d), order},
 				Multiprocessors: uint32(c.dev.Multiprocessors),
 				Warps:           uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
 				Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print},
@@ -58,7 +58,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 			Workers:  runtime.GOMAXPROCS(0),
 			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
 			Checks:   d.checksOf(),
-			Watch:    d.watchOf(l, p.Kernel),
+			Watch:    d.watchOf(l, p.Kernel, number),
 		}
 		x.room.Budget = &d.space.budget
 		if b := f.module.constants; b != nil {
@@ -90,7 +90,7 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 		d.ids.launch++
 		launch.ID = d.ids.launch
 		d.engine.NoteExecution(o, &x.Execution)
-		go d.runPTX(o, x, launch, l, f)
+		go d.runPTX(o, x, launch, l, f, number)
 	}
 	o.Effect = func() {
 		if x.fault != nil {
@@ -101,8 +101,8 @@ func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
 	return o
 }
 
-// runPTX executes a launch, and completes its operation. The driver is not locked.
-func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function) {
+// runPTX executes a launch with a number of nextLaunch, and completes its operation. The driver is not locked.
+func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function, number uint64) {
 	c := f.module.ctx
 	var timer *time.Timer
 	if d.kernelLimit > 0 {
@@ -111,7 +111,7 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *fu
 				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
 		})
 	}
-	d.watchBegins(launch)
+	d.watchBegins(launch, number)
 	stats, fault := launch.Execute(&x.Stop)
 	x.room.Give()
 	d.watchEnded(f, launch)

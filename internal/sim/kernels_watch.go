@@ -18,7 +18,7 @@ import (
 // watching is what somebody wants who looks for a mistake in kernels in PTX.
 type watching struct {
 	seed     *uint64
-	launches map[string]uint64 // of kernels by their names, with a seed
+	launches map[string]uint64 // of kernels by their names, with a seed or a trace
 	cover    *code.Coverage    // or nil
 	thread   *tracedThread     // or nil
 }
@@ -41,9 +41,9 @@ type Thread struct {
 // tracedThread is a thread whose instructions are written.
 type tracedThread struct {
 	Thread
-	mu       sync.Mutex // of what follows
-	w        io.Writer
-	launches int
+	mu      sync.Mutex // of what follows
+	w       io.Writer
+	written uint64 // the launch of which something was written last, or 0
 }
 
 // TraceThread is cusim.TraceThread.
@@ -77,17 +77,32 @@ func ParseThread(s string) (t Thread, rest string, err error) {
 	return t, rest, nil
 }
 
-// watchOf returns what a launch does for somebody who looks for a mistake, or nil. The driver is locked.
-func (d *Driver) watchOf(l *Launch, k *vm.Kernel) *vm.Watch {
+// nextLaunch returns the number of a launch of a kernel, from 1. It does not depend on launches of other kernels, which
+// other goroutines may make, nor on when the launch begins. The driver is locked.
+func (d *Driver) nextLaunch(kernel string) uint64 {
+	v := &d.watching
+	if v.seed == nil && (v.thread == nil || v.thread.Kernel != kernel) {
+		return 0
+	}
+	if v.launches == nil {
+		v.launches = make(map[string]uint64)
+	}
+	v.launches[kernel]++
+	return v.launches[kernel]
+}
+
+// watchOf returns what a launch with a number does for somebody who looks for a mistake, or nil. The driver is locked.
+func (d *Driver) watchOf(l *Launch, k *vm.Kernel, number uint64) *vm.Watch {
 	var w vm.Watch
 	if d.watching.seed != nil {
-		w.Seed, w.Seeded = d.nextSeed(l.Name), true
+		w.Seed, w.Seeded = seedOf(*d.watching.seed, l.Name, number), true
 	}
 	if d.watching.cover != nil && k.Notes != nil {
 		w.Counts = make([]vm.Count, len(k.Notes.Insts))
 	}
 	if t := d.watching.thread; t != nil && t.Kernel == l.Name {
-		w.Trace = &vm.Trace{Block: t.Block, Thread: t.Thread.Thread, Step: t.step}
+		w.Trace = &vm.Trace{Block: t.Block, Thread: t.Thread.Thread,
+			Step: func(s vm.Step) { t.step(number, &s) }}
 	}
 	if !w.Seeded && w.Counts == nil && w.Trace == nil {
 		return nil
@@ -96,10 +111,16 @@ func (d *Driver) watchOf(l *Launch, k *vm.Kernel) *vm.Watch {
 }
 
 // watchBegins is called before a launch is executed. The driver is not locked.
-func (d *Driver) watchBegins(l *vm.Launch) {
-	if l.Watch != nil && l.Watch.Trace != nil {
-		d.watching.thread.begins(l)
+func (d *Driver) watchBegins(l *vm.Launch, number uint64) {
+	if l.Watch == nil || l.Watch.Trace == nil {
+		return
 	}
+	t, text := d.watching.thread, ""
+	if !inside(t.Block, l.Grid) || !inside(t.Thread.Thread, l.Block) {
+		text = fmt.Sprintf(" does not exist: there are %s blocks of %s threads", indexText(l.Grid), indexText(l.Block))
+		l.Watch.Trace = nil
+	}
+	t.begins(number, text)
 }
 
 // watchEnded collects what a launch has counted. The driver is not locked.
@@ -109,39 +130,37 @@ func (d *Driver) watchEnded(f *function, l *vm.Launch) {
 	}
 }
 
-// nextSeed returns the seed of the next launch of a kernel. It does not depend on launches of other kernels, which
-// other goroutines may make.
-func (d *Driver) nextSeed(kernel string) uint64 {
-	if d.watching.launches == nil {
-		d.watching.launches = make(map[string]uint64)
-	}
-	d.watching.launches[kernel]++
+// seedOf returns the seed of a launch of a kernel.
+func seedOf(seed uint64, kernel string, number uint64) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(kernel))
-	return *d.watching.seed ^ h.Sum64() + d.watching.launches[kernel]<<32
+	return seed ^ h.Sum64() + number<<32
 }
 
-// begins writes that a launch begins whose thread is traced, or that it has no such thread. The driver is not
-// locked.
-func (t *tracedThread) begins(l *vm.Launch) {
+// begins writes that a launch begins, and the rest of the line. The driver is not locked.
+func (t *tracedThread) begins(number uint64, rest string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.launches++
-	head := fmt.Sprintf("kernel %q, launch %d: thread %s of block %s", t.Kernel, t.launches,
-		indexText(t.Thread.Thread), indexText(t.Block))
-	if !inside(t.Block, l.Grid) || !inside(t.Thread.Thread, l.Block) {
-		head += fmt.Sprintf(" does not exist: there are %s blocks of %s threads", indexText(l.Grid),
-			indexText(l.Block))
+	t.written = number
+	io.WriteString(t.w, t.head(number)+rest+"\n")
+}
+
+// step writes an instruction that the thread has executed. If another launch has written meanwhile, it says before of
+// which launch the instruction is.
+func (t *tracedThread) step(number uint64, s *vm.Step) {
+	text := stepText(s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.written != number {
+		t.written, text = number, t.head(number)+" continues\n"+text
 	}
-	fmt.Fprintln(t.w, head)
+	io.WriteString(t.w, text)
 }
 
-// step writes an instruction that the thread has executed.
-func (t *tracedThread) step(s vm.Step) {
-	text := stepText(&s)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	io.WriteString(t.w, text)
+// head describes the thread of a launch.
+func (t *tracedThread) head(number uint64) string {
+	return fmt.Sprintf("kernel %q, launch %d: thread %s of block %s", t.Kernel, number, indexText(t.Thread.Thread),
+		indexText(t.Block))
 }
 
 // indexText describes an index or a size.

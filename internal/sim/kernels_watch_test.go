@@ -106,6 +106,26 @@ const watchText = header + `.func (.param .b32 r) twice(.param .b32 a) {
 	mov.u32 a,
 		3;
 	ret;
+}
+.entry waits() { // some lanes wait at a barrier of the warp until the others have exited
+	.reg .b32 t; .reg .pred q;
+	mov.u32 t, %laneid;
+	setp.lt.u32 q, t, 12;
+	@q bra out;
+	bar.warp.sync -1;
+	ret;
+out:
+	ret;
+}`
+
+// rareText has a guard that is a special register.
+const rareText = `.version 8.8 .target sm_90 .address_size 64
+.entry rare() {
+	.reg .b64 a;
+	@%is_explicit_cluster bra end;
+	mov.b64 a, 7;
+end:
+	ret;
 }`
 
 // TestTraceThread compares what is written of a thread.
@@ -115,6 +135,20 @@ func TestTraceThread(t *testing.T) {
 		blocks uint32
 		want   string
 	}{
+		{"rare:0:0", 1, `kernel "rare", launch 1: thread (0, 0, 0) of block (0, 0, 0)
+     4  @%is_explicit_cluster bra end;           // %is_explicit_cluster=false skipped
+     5  mov.b64 a, 7;                            // -> a=7
+     7  ret;
+`},
+		{"waits:0:31", 1, `kernel "waits", launch 1: thread (31, 0, 0) of block (0, 0, 0)
+    45  mov.u32 t, %laneid;                      // %laneid=31 -> t=31
+    46  setp.lt.u32 q, t, 12;                    // t=31 -> q=false
+    47  @q bra out;                              // q=false skipped
+    48  bar.warp.sync -1;
+    49  ret;
+`},
+		{"idle:0:0,67108864", 1, `kernel "idle", launch 1: thread (0, 67108864, 0) of block (0, 0, 0) does not ` +
+			"exist: there are (1, 1, 1) blocks of (64, 1, 1) threads\n"},
 		{"calls:0:40", 1, `kernel "calls", launch 1: thread (40, 0, 0) of block (0, 0, 0)
     13  mov.u32 t, %tid.x;                       // %tid.x=40 -> t=40
     14  setp.gt.u32 q, t, 40;                    // t=40 -> q=false
@@ -154,11 +188,15 @@ func TestTraceThread(t *testing.T) {
 		}
 		var b bytes.Buffer
 		r := newLab(t, TraceThread(thread, &b))
-		f, res := r.ModuleGetFunction(r.th, r.load(watchText), thread.Kernel)
+		text := watchText
+		if thread.Kernel == "rare" {
+			text = rareText
+		}
+		f, res := r.ModuleGetFunction(r.th, r.load(text), thread.Kernel)
 		r.must(res)
-		args := []any{driver.DevicePtr(0)}
-		if thread.Kernel == "idle" {
-			args = nil
+		var args []any
+		if thread.Kernel == "calls" || thread.Kernel == "fails" {
+			args = []any{driver.DevicePtr(0)}
 		}
 		res = r.launchGrid(f, tt.blocks, 1, 64, 1, 0, args...)
 		if (res != driver.ResultSuccess) != (thread.Kernel == "fails") {
@@ -168,6 +206,33 @@ func TestTraceThread(t *testing.T) {
 			t.Errorf("%s: written\n%s", tt.thread, b.String())
 		}
 		r.takeMisuses()
+	}
+}
+
+// TestTraceOfStreams traces a launch that waits for the host, and a later one of the same kernel in another stream.
+// They are numbered as they were launched. Each part of the trace says of which launch it is.
+func TestTraceOfStreams(t *testing.T) {
+	var b bytes.Buffer
+	r := newLab(t, TraceThread(Thread{Kernel: "idle"}, &b))
+	f, res := r.ModuleGetFunction(r.th, r.load(watchText), "idle")
+	r.must(res)
+	var streams []driver.Stream
+	for range 2 {
+		s, res := r.StreamCreate(r.th, 1)
+		r.must(res)
+		streams = append(streams, s)
+	}
+	release := make(chan struct{})
+	r.must(r.LaunchHostFunc(r.th, streams[0], driver.Callback{Go: func() { <-release }}))
+	for _, s := range streams {
+		r.must(r.LaunchKernel(r.th, f, 1, 1, 1, 1, 1, 1, 0, s, params()))
+	}
+	r.must(r.StreamSynchronize(r.th, streams[1]))
+	close(release)
+	r.must(r.StreamSynchronize(r.th, streams[0]))
+	const of = ": thread (0, 0, 0) of block (0, 0, 0)\n    35  ret;\n"
+	if want := `kernel "idle", launch 2` + of + `kernel "idle", launch 1` + of; b.String() != want {
+		t.Errorf("written\n%s", b.String())
 	}
 }
 
@@ -200,18 +265,18 @@ func TestCoverage(t *testing.T) {
 	for _, text := range []string{watchText, watchText, other} {
 		r := newLab(t, Cover(&c), Seed(7))
 		m := r.load(text)
-		for _, kernel := range []string{"calls", "idle"} {
+		for _, kernel := range []string{"calls", "idle", "waits"} {
 			f, res := r.ModuleGetFunction(r.th, m, kernel)
 			r.must(res)
-			args := []any{driver.DevicePtr(0)}
-			if kernel == "idle" {
-				args = nil
+			var args []any
+			if kernel == "calls" {
+				args = []any{driver.DevicePtr(0)}
 			}
 			r.must(r.launchGrid(f, 2, 1, 64, 1, 0, args...))
 		}
 	}
-	want := "calls-2.ptx: 16.0% (4 of 25) of lines, 50.0% (1 of 2) of branches\n" +
-		"calls.ptx: 76.0% (19 of 25) of lines, 100.0% (2 of 2) of branches"
+	want := "calls-2.ptx: 32.3% (10 of 31) of lines, 75.0% (3 of 4) of branches\n" +
+		"calls.ptx: 80.6% (25 of 31) of lines, 100.0% (4 of 4) of branches"
 	if got := c.Summary(); got != want {
 		t.Errorf("the summary is %s, want %s", got, want)
 	}
@@ -228,6 +293,7 @@ func TestCoverage(t *testing.T) {
 	for _, part := range []string{"\n         256      15  \t@q ret; // @q: 92 true, 164 false\n",
 		"\n         128 !    15  \t@q ret; // @q: 128 true, 0 false\n",
 		"\n         164      25  \tld.param.b32 y, [r]; }\n",
+		"\n         160      48  \tbar.warp.sync -1;\n",
 		"\n           0 !    38  \tmov.u32 a, 1; mov.u32 a, 2;\n", "\n                  40  \t\t3;\n"} {
 		if !strings.Contains(listing.String(), part) {
 			t.Errorf("%q is not in the listing\n%s", part, listing.String())

@@ -70,6 +70,7 @@ func (t *translator) note(in *syntax.Inst, begin int) {
 		} else if first >= 0 {
 			begin += first
 			n.Guard = t.k.Code[begin].Guard
+			n.Reads = append(n.Reads, vm.Register{Name: in.Guard, Type: "pred", Column: max(n.Guard, -n.Guard) - 1})
 		}
 	}
 	t.noteOperands(in, &n)

@@ -44,6 +44,7 @@ type laneGroups struct {
 	spins  int    // how often lanes went back while others waited
 	hold   int    // how many more times the present lanes keep their turn
 	turn   uint32
+	syncWaits
 }
 
 // group is lanes of a warp that are at the same instruction, and are not executed at present.

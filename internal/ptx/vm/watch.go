@@ -15,6 +15,13 @@ type Watch struct {
 	Trace *Trace
 }
 
+// syncWaits has the lanes of a warp that have begun an instruction of kind Sync, and may execute it again, because they
+// have waited there for other lanes. It is only known for a launch with a Watch.
+type syncWaits struct {
+	waiting uint32
+	at      [Lanes]int32 // the places in Code of the waiting lanes
+}
+
 // Count is how many threads have executed an instruction, and how many have not, as its guard predicate was false.
 type Count struct{ Executed, Skipped uint64 }
 
@@ -40,7 +47,7 @@ type Register struct {
 	Column     int32
 }
 
-// Trace follows one thread of a launch.
+// Trace follows one thread of a launch, which has such a thread.
 type Trace struct {
 	Block, Thread [3]uint32
 	// Step is called for each instruction that the thread has executed, one after the other.
@@ -81,7 +88,7 @@ func (w *Warp) runWatched(budget int) outcome {
 			w.reschedule()
 		}
 		o := &code[w.pc]
-		w.observe(o)
+		w.observe()
 		if w.Active = w.mask & w.Truth(o.Guard); w.Active == 0 && o.Guard != 0 {
 			w.pc++
 			continue
@@ -95,8 +102,12 @@ func (w *Warp) runWatched(budget int) outcome {
 				w.pc++
 			}
 		default:
-			if w.control(o); o.Kind == Exit {
+			at := w.pc
+			switch w.control(o); o.Kind {
+			case Exit:
 				w.traceExit()
+			case Sync:
+				w.noteWaits(at)
 			}
 		}
 		switch {
@@ -113,36 +124,58 @@ func (w *Warp) runWatched(budget int) outcome {
 	return paused
 }
 
+// begins returns the lanes in w.mask that begin an instruction: not those that have waited there for other lanes.
+func (w *Warp) begins() uint32 {
+	lanes, s := w.mask, &w.syncWaits
+	for m := s.waiting & w.mask; m != 0; m &= m - 1 {
+		if i := bits.TrailingZeros32(m) & (Lanes - 1); s.at[i] == w.pc {
+			lanes &^= 1 << i
+		}
+	}
+	s.waiting &^= w.mask
+	return lanes
+}
+
+// noteWaits notes the lanes that wait for others at an instruction of kind Sync.
+func (w *Warp) noteWaits(pc int32) {
+	for _, g := range w.groups {
+		if g.state != atSync || g.pc != pc {
+			continue
+		}
+		w.waiting |= g.mask
+		for m := g.mask; m != 0; m &= m - 1 {
+			w.syncWaits.at[bits.TrailingZeros32(m)&(Lanes-1)] = pc
+		}
+	}
+}
+
 // observe notes that the lanes in w.mask are at an instruction.
-func (w *Warp) observe(o *Op) {
-	r := w.block.run
+func (w *Warp) observe() {
+	r, lanes := w.block.run, w.begins()
 	n := r.Kernel.Notes
 	if n == nil || n.Begins[w.pc] == 0 {
 		return
 	}
 	at := n.Begins[w.pc] - 1
 	in := &n.Insts[at]
-	executed := w.mask & w.Truth(in.Guard)
+	executed := lanes & w.Truth(in.Guard)
 	if c := w.worker.counts; c != nil {
 		c[at].Executed += uint64(bits.OnesCount32(executed))
-		c[at].Skipped += uint64(bits.OnesCount32(w.mask &^ executed))
+		c[at].Skipped += uint64(bits.OnesCount32(lanes &^ executed))
 	}
 	t := r.Watch.Trace
 	if t == nil || w.block.index != t.Block {
 		return
 	}
 	size := r.Block
-	thread := int(t.Thread[0] + size[0]*(t.Thread[1]+size[1]*t.Thread[2])) // there may be none with this index
-	if lane := thread - w.index*Lanes; lane >= 0 && lane < Lanes && w.mask>>lane&1 != 0 {
-		t.begin(w, lane, in, executed>>lane&1 == 0, o.Kind)
+	thread := int(t.Thread[0] + size[0]*(t.Thread[1]+size[1]*t.Thread[2]))
+	if lane := thread - w.index*Lanes; lane >= 0 && lane < Lanes && lanes>>lane&1 != 0 {
+		t.begin(w, lane, in, executed>>lane&1 == 0)
 	}
 }
 
 // begin notes that the thread begins an instruction. It has executed the one before.
-func (t *Trace) begin(w *Warp, lane int, in *Inst, skipped bool, kind Kind) {
-	if kind == Sync && t.pending.Inst == in {
-		return // it has waited for other lanes, and tries again
-	}
+func (t *Trace) begin(w *Warp, lane int, in *Inst, skipped bool) {
 	t.end(true)
 	t.warp, t.lane = w, lane
 	t.pending = Step{Inst: in, Skipped: skipped, Reads: t.values(in.Reads)}
@@ -150,7 +183,11 @@ func (t *Trace) begin(w *Warp, lane int, in *Inst, skipped bool, kind Kind) {
 
 // traceExit notes that the active lanes have exited.
 func (w *Warp) traceExit() {
-	if t := w.block.run.Watch.Trace; t != nil && t.warp == w && w.Active>>t.lane&1 != 0 {
+	t := w.block.run.Watch.Trace
+	if t == nil || w.block.index != t.Block { // another worker may execute the block with the thread
+		return
+	}
+	if t.warp == w && w.Active>>t.lane&1 != 0 {
 		t.end(true)
 	}
 }

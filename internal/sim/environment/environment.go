@@ -64,8 +64,8 @@ func (r *reader) variables() []variable {
 
 // Options returns the options that an environment asks for. environ is a function such as os.Environ. It is
 // called here for the variables with the prefix, and by cuInit for those of NVIDIA's driver. stderr gets the mistakes
-// of kernels, the trace of a thread and the report, if variables ask for them. A name with the prefix that no variable has is an error, as is
-// a value that cannot be understood.
+// of kernels, the trace of a thread and the report, if variables ask for them. A name with the prefix that no
+// variable has is an error, as is a value that cannot be understood.
 func Options(environ func() []string, stderr io.Writer) ([]sim.Option, error) {
 	r := &reader{values: valuesOf(environ()), errors: stderr}
 	all := r.variables()
@@ -246,7 +246,9 @@ func (r *reader) parseThread(s string) (sim.Option, error) {
 	if err != nil || file == "" {
 		return sim.TraceThread(t, r.errors), err
 	}
-	w, err := os.Create(file) // it stays open as long as the process
+	// Several processes may have the variable: none overwrites what another one has written. The file stays open as
+	// long as the process.
+	w, err := os.OpenFile(file, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o666)
 	return sim.TraceThread(t, w), err
 }
 

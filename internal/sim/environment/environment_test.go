@@ -131,11 +131,11 @@ func TestKernelLimit(t *testing.T) {
 	}
 }
 
-// TestTraceThread traces a thread to standard error, and to a file.
+// TestTraceThread traces a thread to standard error, and for two drivers to one file.
 func TestTraceThread(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "trace")
 	var stderr bytes.Buffer
-	for _, value := range []string{"k:0:0", "k:0:0:" + file} {
+	for _, value := range []string{"k:0:0", "k:0:0:" + file, "k:0:0:" + file} {
 		opts, err := Options(fixed([]string{"CUSIM_TRACE_THREAD=" + value}), &stderr)
 		if err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestTraceThread(t *testing.T) {
 	}
 	written, err := os.ReadFile(file)
 	const want = "kernel \"k\", launch 1: thread (0, 0, 0) of block (0, 0, 0)\n     3  ret;\n"
-	if string(written) != want || stderr.String() != want || err != nil {
+	if string(written) != want+want || stderr.String() != want || err != nil {
 		t.Errorf("the file has %q, %v, and standard error %q", written, err, stderr.String())
 	}
 }
