@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -54,6 +55,19 @@ type objects struct {
 	free   []uint32
 	left   []uintptr // the handles of objects whose contexts have ended, in this order
 	images images
+}
+
+// images are the textures and surfaces.
+type images struct {
+	sync.Map        // by their imageKey: kernels read them without the lock
+	launches uint64 // how many launches were enqueued
+	gone     []imageKey
+}
+
+// imageKey is the kind and the handle of a texture or a surface.
+type imageKey struct {
+	kind   kind
+	handle uintptr
 }
 
 // place is an entry of the table.

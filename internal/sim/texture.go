@@ -2,7 +2,6 @@ package sim
 
 import (
 	"math"
-	"sync"
 
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/ptx/texture"
@@ -34,19 +33,6 @@ func (k kernelImages) image(of kind, handle uint64) *texture.Object {
 		return nil
 	}
 	return &i.object
-}
-
-// images are the textures and surfaces.
-type images struct {
-	sync.Map        // by their imageKey: kernels read them without the lock
-	launches uint64 // how many launches were enqueued
-	gone     []imageKey
-}
-
-// imageKey is the kind and the handle of a texture or a surface.
-type imageKey struct {
-	kind   kind
-	handle uintptr
 }
 
 // mostGone is how many textures and surfaces kernels find after they were destroyed: those that were destroyed last.
