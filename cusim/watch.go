@@ -23,9 +23,12 @@ type Thread struct {
 // Before the instructions is a line with the number of the launch. Launches of the kernel are numbered in the order
 // in which the program makes them. A line has the values of the registers for one execution. Numbers above
 // 2^20 are hexadecimal, unless the instruction takes them for signed ones. The kernel waits for w, which must
-// not call the driver: that call could wait for the kernel. All kernels take longer, as they are executed one instruction after the other. The
-// last TraceThread counts.
+// not call the driver: that call could wait for the kernel. All kernels take longer, as they are executed one
+// instruction after the other. The last TraceThread counts. If w is nil, the option has no effect.
 func TraceThread(t Thread, w io.Writer) Option {
+	if w == nil {
+		return func(*Driver) {}
+	}
 	dim := func(d Dim3) sim.Dim3 { return sim.Dim3{d.X, d.Y, d.Z} }
 	return with(sim.TraceThread(sim.Thread{Kernel: t.Kernel, Block: dim(t.Block), Thread: dim(t.Thread)}, w))
 }
@@ -37,8 +40,13 @@ type Coverage struct{ sim sim.Coverage }
 
 // Cover makes the driver collect in c which lines of PTX are executed, of all modules that it loads. A launch
 // counts when it has ended. All kernels take longer, as they are executed one instruction after the other. In a
-// test, cutest.Cover also writes the result.
-func Cover(c *Coverage) Option { return with(sim.Cover(&c.sim)) }
+// test, cutest.Cover also writes the result. If c is nil, the option has no effect.
+func Cover(c *Coverage) Option {
+	if c == nil {
+		return func(*Driver) {}
+	}
+	return with(sim.Cover(&c.sim))
+}
 
 // Summary returns a line for each module, with how many of its lines were executed, and how many of its
 // branches: an instruction with a guard predicate has two, one for true and one for false. A module has the
