@@ -24,7 +24,8 @@ func TestReportsOfMistakes(t *testing.T) {
 		faults     bool
 	}{
 		"outside": {"setp.eq.u32 q, t, 37; @q st.global.u32 [p+60], t;\n@q st.global.u32 [p+64], t;",
-			ends + at("37", "7") + "st.global.u32 writes 4 bytes at " + address + "; the nearest memory is 64 bytes at " +
+			ends + at("37", "7") + "st.global.u32 writes 4 bytes at " + address +
+				"; the nearest memory is 64 bytes at " +
 				address + ", which ends 0 bytes before", true},
 		"outside of shared memory": {"shl.b32 a, t, 3; add.u32 a, a, s; st.shared.u32 [a], t;",
 			ends + at("32", "6") + "st.shared.u32 writes 4 bytes at 0x500, in shared memory", true},
@@ -36,7 +37,8 @@ func TestReportsOfMistakes(t *testing.T) {
 				"another thread has written the memory, and nothing orders the two accesses; the other: " +
 				at("37|3", "67") + "st.shared.u32", false},
 		"divergent": {"setp.lt.u32 q, t, 37; @q bra one; bar.sync 0; bra end;\none: bar.sync 0; end:",
-			`kernel "wrong": ` + at("37|32", "67") + "bar.sync: threads of a warp wait at two places for one barrier, " +
+			`kernel "wrong": ` + at("37|32", "67") + "bar.sync: threads of a warp wait at two places for one " +
+				"barrier, " +
 				"which they have to reach together; the other: " + at("37|32", "67") + "bar.sync", false},
 	} {
 		t.Run(name, func(t *testing.T) {

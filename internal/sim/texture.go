@@ -115,7 +115,8 @@ func (v *device) most(attribute int32) uint64 { return uint64(v.Attribute(attrib
 // sampler sets what a texture takes from its description.
 func sampler(t *driver.TextureDesc, o *texture.Object) driver.Result {
 	const unnamed = 0xc // an H200 takes them
-	const known = unnamed | driver.CU_TRSF_READ_AS_INTEGER | driver.CU_TRSF_NORMALIZED_COORDINATES | driver.CU_TRSF_SRGB |
+	const known = unnamed | driver.CU_TRSF_READ_AS_INTEGER | driver.CU_TRSF_NORMALIZED_COORDINATES |
+		driver.CU_TRSF_SRGB |
 		driver.CU_TRSF_DISABLE_TRILINEAR_OPTIMIZATION | driver.CU_TRSF_SEAMLESS_CUBEMAP
 	o.Linear = t.FilterMode == driver.CU_TR_FILTER_MODE_LINEAR
 	o.Integer = t.Flags&driver.CU_TRSF_READ_AS_INTEGER != 0

@@ -157,8 +157,8 @@ func TestTextureFaults(t *testing.T) {
 	}
 }
 
-// TestTextureDestroyedBehindLaunch destroys a texture after the launch of a kernel that reads it, and before it runs, as
-// video filters do.
+// TestTextureDestroyedBehindLaunch destroys a texture after the launch of a kernel that reads it, and before it
+// runs, as video filters do.
 func TestTextureDestroyedBehindLaunch(t *testing.T) {
 	r := newLab(t)
 	f, res := r.ModuleGetFunction(r.th, r.load(imageText("tex.2d.v4.u32.s32 {v0,v1,v2,v3}, [h, {x0,x1}];")), "sample")
@@ -214,7 +214,8 @@ func TestCheckTexture(t *testing.T) {
 func TestSurfaces(t *testing.T) {
 	r := newLab(t)
 	a := r.newArray(4, 3, 0, driver.CUDA_ARRAY3D_SURFACE_LDST)
-	move := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, DstMemoryType: driver.CU_MEMORYTYPE_ARRAY, DstArray: a,
+	move := driver.Memcpy2D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, DstMemoryType: driver.CU_MEMORYTYPE_ARRAY,
+		DstArray:     a,
 		WidthInBytes: 16, Height: 3}
 	back, p := r.pinned(series(12, func(i int) uint32 { return uint32(i) }))
 	move.SrcHost = p
@@ -250,7 +251,8 @@ func TestSurfaces(t *testing.T) {
 	if got, res := r.sampled("suld.b.2d.b32.zero v0, [h, {x0,x1}];", uint64(h), 0, 1, 0, 0); res != ok || got[0] != 4 {
 		t.Errorf("stores far beyond the row change its first element: %v, %v", got, res)
 	}
-	if _, res = r.sampled("sust.b.2d.b32.trap [h, {x0,x1}], 77;", uint64(h), coordinates...); res != driver.ResultIllegalAddress {
+	_, res = r.sampled("sust.b.2d.b32.trap [h, {x0,x1}], 77;", uint64(h), coordinates...)
+	if res != driver.ResultIllegalAddress {
 		t.Errorf("with .trap: %v", res)
 	}
 	r.takeMisuses()
@@ -259,14 +261,16 @@ func TestSurfaces(t *testing.T) {
 // TestArrayCopies copies boxes of arrays of all kinds there and back, now, on a stream, and in graphs.
 func TestArrayCopies(t *testing.T) {
 	r := newLab(t)
-	for _, c := range []struct{ height, depth, flags uint64 }{{0, 0, 0}, {5, 0, 0}, {5, 3, 0}, {0, 3, layered}, {5, 3, layered}} {
+	for _, c := range []struct{ height, depth, flags uint64 }{{0, 0, 0}, {5, 0, 0}, {5, 3, 0}, {0, 3, layered},
+		{5, 3, layered}} {
 		a := r.newArray(7, c.height, c.depth, uint32(c.flags))
 		h, d := max(c.height, 1), max(c.depth, 1)
 		content := []byte(series(int(7*h*d), func(i int) uint32 { return uint32(i) }))
 		_, from := r.pinned(string(content))
 		target, to := r.pinned(strings.Repeat("x", len(content)))
 		in := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_HOST, SrcHost: from, SrcPitch: 28, SrcHeight: h,
-			DstMemoryType: driver.CU_MEMORYTYPE_ARRAY, DstArray: a, WidthInBytes: 28, Height: h, Depth: d}
+			DstMemoryType: driver.CU_MEMORYTYPE_ARRAY,
+			DstArray:      a, WidthInBytes: 28, Height: h, Depth: d}
 		// The last column of words of the last plane.
 		out := driver.Memcpy3D{SrcMemoryType: driver.CU_MEMORYTYPE_ARRAY, SrcArray: a, SrcXInBytes: 24, SrcZ: d - 1,
 			DstMemoryType: driver.CU_MEMORYTYPE_HOST, DstHost: to, DstPitch: 4, DstHeight: h, WidthInBytes: 4,
@@ -356,7 +360,8 @@ func TestLinearArrayCopies(t *testing.T) {
 // TestArrayDestroyed destroys an array by two calls at once, the first of which waits, and copies to it meanwhile.
 func TestArrayDestroyed(t *testing.T) {
 	r := newLab(t, VirtualTime())
-	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, Format: driver.CU_AD_FORMAT_UNSIGNED_INT8, NumChannels: 1})
+	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, NumChannels: 1,
+		Format: driver.CU_AD_FORMAT_UNSIGNED_INT8})
 	r.must(res)
 	r.spin(r.newStream(), time.Millisecond)
 	th, first := r.otherThread(), make(chan driver.Result)
@@ -374,7 +379,8 @@ func TestArrayDestroyed(t *testing.T) {
 // TestTextureDestroyed destroys textures as surfaces, and everything after a fault of a kernel.
 func TestTextureDestroyed(t *testing.T) {
 	r := newLab(t)
-	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, Format: driver.CU_AD_FORMAT_UNSIGNED_INT8, NumChannels: 1})
+	a, res := r.ArrayCreate(r.th, driver.ArrayDescriptor{Width: 4, NumChannels: 1,
+		Format: driver.CU_AD_FORMAT_UNSIGNED_INT8})
 	r.must(res)
 	h, res := r.TexObjectCreate(r.th, inArray(a), driver.TextureDesc{}, nil)
 	r.must(res)

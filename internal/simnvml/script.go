@@ -24,9 +24,9 @@ func (n *model) After(d time.Duration, f func(n *NVML)) {
 	n.broadcast()
 }
 
-// catchUp makes the steps that are due happen, in their order. Of several calls one does this, and the others wait until
-// it has. A step must not make a call itself: the call would wait for the step. catchUp returns when the next step is
-// due, or the zero time if there is none.
+// catchUp makes the steps that are due happen, in their order. Of several calls one does this, and the others wait
+// until it has. A step must not make a call itself: the call would wait for the step. catchUp returns when the next
+// step is due, or the zero time if there is none.
 func (n *model) catchUp() (next time.Time) {
 	for {
 		do, next := n.takeStep()
@@ -37,8 +37,8 @@ func (n *model) catchUp() (next time.Time) {
 	}
 }
 
-// takeStep waits until no step happens, and takes the first step that is due. If there is none, it returns when the next
-// one is due, or the zero time.
+// takeStep waits until no step happens, and takes the first step that is due. If there is none, it returns when
+// the next one is due, or the zero time.
 func (n *model) takeStep() (do func(n *NVML), next time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

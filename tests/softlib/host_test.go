@@ -111,7 +111,8 @@ func TestHostTold(t *testing.T) {
 		want          []string
 	}{
 		{"misuse", "CUSIM_REPORT=1", []string{"misuse: cuEventDestroy(0x", "misuse: cuEventQuery(0x", "the event was destroyed\n", "1 × context", "1 × event"}},
-		{"lazy", "CUSIM_DEVICES=1", []string{"cusim: cuMipmappedArrayDestroy returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
+		{"lazy", "CUSIM_DEVICES=1",
+			[]string{"cusim: cuMipmappedArrayDestroy returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"configured", "CUSIM_DRIVER_VERSION=11.8\nCUSIM_DEVICES=3\nCUSIM_FAULTS=cuMemAlloc@2=2",
 			[]string{"cusim: cuStreamGetId returns CUDA_ERROR_NOT_SUPPORTED (801): "}},
 		{"more", "CUSIM_DEVICES=1", []string{"cusim: cuModuleLoadData returns CUDA_ERROR_NO_BINARY_FOR_GPU (209): "}},

@@ -25,7 +25,8 @@ var otherTextures = []struct {
 	{`^(formats\..*s8x\d\.clamp\.linear|fit\.impulse\.s8|pitch\.s8x\d\.\d\.1)`,
 		"the filter of signed bytes has fewer bits there", 1.1 / 32767},
 	{`^srgb`, "the table of the GPU is not known", 1. / 128},
-	{`^special\.3d\.f32x1\.mirror\.linear\.2|^tld4\.r\.2d\.v4\.f32\.f32\.2`, "rounding at the places where mirrors meet", 0},
+	{`^special\.3d\.f32x1\.mirror\.linear\.2|^tld4\.r\.2d\.v4\.f32\.f32\.2`,
+		"rounding at the places where mirrors meet", 0},
 	{`^array3d\.(unorm8x4|bc1|cube|sparse|deferred|flag)`, "it has no such arrays", 0},
 	{`^fault\.(tex0|surf0|destroyed) `, "it says that the handle is none", 0},
 	{`^load (txq|suq)\.`, "it refuses these at the launch", 0},
@@ -36,7 +37,8 @@ var otherTextures = []struct {
 func textures(t *testing.T, program string, env []string) map[string]string {
 	t.Helper()
 	var text bytes.Buffer
-	for _, section := range strings.Fields("samples fit memory query surfaces errors trapload trapstore trapy unaligned " +
+	for _, section := range strings.Fields("samples fit memory query surfaces errors trapload trapstore trapy " +
+		"unaligned " +
 		"tex0 texbad surf0 texfreed pitchbeyond dims destroyed") {
 		text.WriteString("section " + section + "\n")
 		cmd := exec.Command(program, section)
@@ -110,7 +112,8 @@ func compareTextures(t *testing.T, got map[string]string, software bool) {
 		expected := false
 		for _, o := range otherTextures {
 			if regexp.MustCompile(o.line).MatchString(line + " ") {
-				expected = (software || strings.Contains(o.why, "allocator")) && (o.most == 0 || near(got[name], want, o.most))
+				expected = (software || strings.Contains(o.why, "allocator")) &&
+					(o.most == 0 || near(got[name], want, o.most))
 			}
 		}
 		if !expected {

@@ -17,7 +17,8 @@ type images struct{}
 // Texture implements vm.Images.
 func (images) Texture(handle uint64) *texture.Object {
 	o := &texture.Object{Format: texture.F32, Channels: 1, Layout: texture.Layout{Size: [3]uint32{8, 4, 4}, Dims: 3,
-		Addr: 1 << 32, Pitch: 32, Plane: 128}, Sampler: texture.Sampler{Modes: [3]texture.Mode{texture.Clamp, texture.Clamp}}}
+		Addr: 1 << 32, Pitch: 32, Plane: 128},
+		Sampler: texture.Sampler{Modes: [3]texture.Mode{texture.Clamp, texture.Clamp}}}
 	switch handle {
 	case 4:
 		o.Format, o.Channels, o.Size, o.Pitch, o.Plane = texture.U32, 4, [3]uint32{4, 4, 2}, 64, 256
@@ -40,7 +41,8 @@ func imageExample(handle uint64, body string, want func(x, y, z int) [4]uint32, 
 	text := textHeader + `.entry k(.param .u64 h, .param .u64 out) { .reg .b32 t,x,y,z,v0,v1,v2,v3; .reg .b16 s;
 		.reg .f32 fx,fy,fz; .reg .b64 h,o,w; ld.param.u64 h,[h]; ld.param.u64 o,[out]; mov.u32 t,%tid.x;
 		mul.wide.u32 w,t,16; add.u64 o,o,w; and.b32 x,t,7; shr.u32 y,t,3; mov.u32 z,1;
-		cvt.rn.f32.u32 fx,x; cvt.rn.f32.u32 fy,y; cvt.rn.f32.u32 fz,z; mov.u32 v0,0; mov.u32 v1,0; mov.u32 v2,0; mov.u32 v3,0;
+		cvt.rn.f32.u32 fx,x; cvt.rn.f32.u32 fy,y; cvt.rn.f32.u32 fz,z;
+	mov.u32 v0,0; mov.u32 v1,0; mov.u32 v2,0; mov.u32 v3,0;
 		` + body + ` st.global.v4.b32 [o],{v0,v1,v2,v3}; ret; }`
 	return &example{name: body, text: text, grid: 1, block: 32, params: []uint64{handle, 1 << 40},
 		prepare: func() (memory, func(*vm.Fault) string) {
@@ -88,7 +90,8 @@ func imageExamples() (list []*example) {
 	for _, t := range []string{"f32", "s32", "u32"} {
 		for _, form := range []string{
 			"tex.3d.v4.%s.f32 {v0,v1,v2,v3},[h,{fx,fy,fz,fz}];", "tex.3d.v4.%s.s32 {v0,v1,v2,v3},[h,{x,y,z,z}];",
-			"tex.base.3d.v4.%s.f32 {v0,v1,v2,v3},[h,{fx,fy,fz,fz}];", "tex.base.3d.v4.%s.s32 {v0,v1,v2,v3},[h,{x,y,z,z}];",
+			"tex.base.3d.v4.%s.f32 {v0,v1,v2,v3},[h,{fx,fy,fz,fz}];",
+			"tex.base.3d.v4.%s.s32 {v0,v1,v2,v3},[h,{x,y,z,z}];",
 			"tex.level.3d.v4.%s.f32 {v0,v1,v2,v3},[h,{fx,fy,fz,fz}],fx;",
 			"tex.grad.3d.v4.%s.f32 {v0,v1,v2,v3},[h,{fx,fy,fz,fz}],{fx,fx,fx,fx},{fy,fy,fy,fy};",
 		} {
@@ -108,7 +111,8 @@ func imageExamples() (list []*example) {
 	for i, what := range []string{"width", "height", "depth"} {
 		for _, name := range []string{"txq", "suq"} {
 			for handle, size := range map[uint64][]uint32{0: {8, 4, 4}, 4: {4, 4, 2}} {
-				add(handle, name+"."+what+".b32 v0,[h];", func(int, int, int) [4]uint32 { return [4]uint32{size[i]} }, nil)
+				add(handle, name+"."+what+".b32 v0,[h];",
+					func(int, int, int) [4]uint32 { return [4]uint32{size[i]} }, nil)
 			}
 		}
 	}
@@ -150,11 +154,14 @@ func surfaceExamples() (list []*example) {
 				if mode == "trap" && outside {
 					loads, stores = nil, nil
 				}
-				list = append(list, imageExample(1, x+fmt.Sprintf("suld.b.3d.b%d.%s %s,[h,{x,y,z,z}]; ", bits, mode, register)+load,
+				list = append(list, imageExample(1,
+					x+fmt.Sprintf("suld.b.3d.b%d.%s %s,[h,{x,y,z,z}]; ", bits, mode, register)+
+						load,
 					loads, nil))
 				// Threads whose places are the same store the same.
 				body := x + fmt.Sprintf("min.u32 v0,x,%d; mad.lo.u32 v0,v0,0x1357,y; mul.lo.u32 v1,v0,0x8123457; %s "+
-					"sust.b.3d.b%d.%s [h,{x,y,z,z}],%s; mov.u32 v0,0; mov.u32 v1,0;", 32-size, store, bits, mode, register)
+					"sust.b.3d.b%d.%s [h,{x,y,z,z}],%s; mov.u32 v0,0; mov.u32 v1,0;", 32-size, store, bits, mode,
+					register)
 				list = append(list, imageExample(1, body, stores, func(array []byte) {
 					for i := range 32 {
 						offset, inside := at(i&7, i>>3, 1)
@@ -167,7 +174,8 @@ func surfaceExamples() (list []*example) {
 				}))
 				if size == 4 {
 					formatted := strings.NewReplacer("sust.b.", "sust.p.", "mad.lo.u32 x,x,4,", "mad.lo.u32 x,x,1,",
-						fmt.Sprint(first*4, ";"), fmt.Sprint(first, ";"), "min.u32 v0,x,28", "min.u32 v0,x,7").Replace(body)
+						fmt.Sprint(first*4, ";"), fmt.Sprint(first, ";"),
+						"min.u32 v0,x,28", "min.u32 v0,x,7").Replace(body)
 					list = append(list, imageExample(0, formatted, stores, func(array []byte) {
 						for i := range 32 {
 							if offset, inside := at(i&7, i>>3, 1); inside {

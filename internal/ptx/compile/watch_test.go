@@ -30,7 +30,8 @@ func TestWatchedKernels(t *testing.T) {
 							if steps++; !s.Skipped && (s.Text == "ret" || s.Text == "exit") {
 								exits++
 							}
-							if s.Ended && !s.Skipped && len(s.Writes) != len(s.Inst.Writes) || len(s.Reads) != len(s.Inst.Reads) {
+							if s.Ended && !s.Skipped && len(s.Writes) != len(s.Inst.Writes) ||
+								len(s.Reads) != len(s.Inst.Reads) {
 								t.Errorf("line %d: %s: %d, %d values", s.Line, s.Text, s.Reads, s.Writes)
 							}
 						}}}

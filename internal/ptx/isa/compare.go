@@ -88,8 +88,8 @@ func (f format) classed(class string, a uint64) bool {
 	return a != 0 && a>>f.man == 0
 }
 
-// comparison returns the function that finds the lanes in which a comparison is true. It may also find lanes that are not
-// active.
+// comparison returns the function that finds the lanes in which a comparison is true. It may also find lanes
+// that are not active.
 func comparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 	if f := vectorComparison(v.Get("cmp"), v.T()); f != nil && !v.Has("ftz") {
 		return f

@@ -97,9 +97,9 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 
 - Samples have the bits of an H200, with these exceptions: filtered signed bytes may differ by 1/32767, sRGB by 1/128,
   and where mirrors meet, a filtered texture of three dimensions and ` + "`tld4`" + ` may take another texel or weight.
-- A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700), and a
-  report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed while a launch
-  that uses it waits.
+- A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700),
+  and a report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed
+  while a launch that uses it waits.
 - There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
   anisotropic filters, no texture or surface references, and no ` + "`sured`" + `.
 

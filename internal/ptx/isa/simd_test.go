@@ -10,8 +10,10 @@ import (
 // TestVectorComparisons compares the comparisons by vector instructions with those lane by lane.
 func TestVectorComparisons(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	numbers := []uint64{0, 1, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 63, 1<<63 - 1, 1<<64 - 1, 0x3f800000, 0x7f800000, 0xff800000,
-		0x7fc00000, 0xff800001, 0x80000001, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000, 0xfff0000000000001}
+	numbers := []uint64{0, 1, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 63, 1<<63 - 1, 1<<64 - 1,
+		0x3f800000, 0x7f800000, 0xff800000,
+		0x7fc00000, 0xff800001, 0x80000001, 0x3ff0000000000000, 0x7ff0000000000000, 0x7ff8000000000000,
+		0xfff0000000000001}
 	number := func() uint64 {
 		n := numbers[r.IntN(len(numbers))]
 		if r.IntN(2) == 0 {

@@ -113,8 +113,8 @@ func (o *Object) Read(memory Memory, at [3]uint32, s Sample) (v Value, there boo
 	return t.sum(filtered)
 }
 
-// Fetch is Read for integers as coordinates, which are never filtered. As on an H200, texels outside are zero, and so are
-// all texels of an array of one dimension without layers.
+// Fetch is Read for integers as coordinates, which are never filtered. As on an H200, texels outside are zero,
+// and so are all texels of an array of one dimension without layers.
 func (o *Object) Fetch(memory Memory, at [3]uint32, s Sample) (v Value, there bool) {
 	t := taps{o: o, memory: memory, layer: o.layer(s.Layer)}
 	for d := range o.Dims {

@@ -30,7 +30,8 @@ func storeAll(b, a *Column, m *simd.Memory, lanes uint32, n uint64) bool {
 	return n == 4 && simd.Store32(b, a, m, lanes) || n == 8 && simd.Store64(b, a, m, lanes)
 }
 
-// LoadVector returns a function that loads a vector of words from generic addresses, or from the shared memory of the block.
+// LoadVector returns a function that loads a vector of words from generic addresses, or from the shared memory
+// of the block.
 func LoadVector[T Word](shared bool) Func {
 	space := vectorSpace(shared)
 	return func(w *Warp, o *Op) {

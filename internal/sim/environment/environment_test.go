@@ -201,8 +201,9 @@ func TestOptionsMalformed(t *testing.T) {
 		{"CUSIM_FAULTS", "cuMemAloc=2", `no function "cuMemAloc"`},
 		{"CUSIM_FAULTS", "cuMemAlloc_vx=2", `no function "cuMemAlloc_vx"`},
 		{"CUSIM_FAULTS", "cuEventRecord_ptsz=2", `no function "cuEventRecord_ptsz"`},
-		{"CUSIM_FAULTS", "cuMipmappedArrayDestroy=2", `no function "cuMipmappedArrayDestroy"`}, // the driver does not have it
-		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`},           // it cannot fail
+		{"CUSIM_FAULTS", "cuMipmappedArrayDestroy=2",
+			`no function "cuMipmappedArrayDestroy"`}, // the driver does not have it
+		{"CUSIM_FAULTS", "cuDriverGetVersion=2", `no function "cuDriverGetVersion"`}, // it cannot fail
 		{"CUSIM_FAULTS", "cuInit=2,", "neither"},
 		{"CUSIM_UNKNOWN_KERNELS", "allow", "refuse is the only value"},
 		{"CUSIM_KERNEL_LIMIT", "10", "no time, such as 10s"},

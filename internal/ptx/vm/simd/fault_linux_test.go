@@ -47,7 +47,8 @@ func TestFault(t *testing.T) {
 				return nil
 			}()
 			at, is := fault.(interface{ Addr() uintptr })
-			if begin := uintptr(unsafe.Pointer(&memory[page])); !is || at.Addr() < begin || at.Addr()-begin >= uintptr(page) {
+			if begin := uintptr(unsafe.Pointer(&memory[page])); !is || at.Addr() < begin ||
+				at.Addr()-begin >= uintptr(page) {
 				t.Errorf("%s, %s: %v", call, name, fault)
 			}
 		}

@@ -17,8 +17,8 @@ type Comparison func(a, b *Column) (yes uint32)
 // Of returns the function of an instruction of PTX, such as "add.s32", or nil if there is none.
 func Of(instruction string) Func { return functions[instruction] }
 
-// ComparisonOf returns the function of a comparison of numbers of a type, such as "lt" and "s32": eq, lt, and for floats
-// le and nan. It returns nil if there is none.
+// ComparisonOf returns the function of a comparison of numbers of a type, such as "lt" and "s32": eq, lt, and
+// for floats le and nan. It returns nil if there is none.
 func ComparisonOf(comparison, t string) Comparison { return comparisons[comparison+"."+t] }
 
 // Memory is memory that loads and stores access, at the addresses in a column.

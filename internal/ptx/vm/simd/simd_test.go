@@ -18,8 +18,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // special are numbers at which results change: of 32 and of 64 bits, integers and floats, with NaNs of all kinds.
-var special = []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 32, 1<<32 | 31, 1 << 63, 1<<63 - 1,
-	1<<64 - 1, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffc12345, 0x7f7fffff, 0x00800000,
+var special = []uint64{0, 1, 2, 31, 32, 33, 63, 64, 65, 1 << 31, 1<<31 - 1, 1<<32 - 1, 1 << 32, 1<<32 | 31,
+	1 << 63, 1<<63 - 1,
+	1<<64 - 1, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001, 0xffc12345, 0x7f7fffff,
+	0x00800000,
 	0x007fffff, 0x80000001, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000,
 	0x7ff8000000000000, 0x7ff0000000000001, 0xfff8123456789abc, 0x7fefffffffffffff, 0x0010000000000000,
 	0x000fffffffffffff, 0x8000000000000001}
