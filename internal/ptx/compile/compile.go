@@ -443,7 +443,7 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[key] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && (v.Type == "b128" || v.Vector > 1 && (v.Type == "pred" || v.Size() > 16)),
+	case v.Space == syntax.Reg && (v.Type == "b128" || v.Vector > 4 || v.Size() > 16 || v.Vector > 1 && v.Type == "pred"),
 		v.Extern && v.Space != syntax.Shared:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:

@@ -60,6 +60,7 @@ func TestUnsupported(t *testing.T) {
 		".extern .global .u32 own;": "line 3: the declaration of own (.global .u32)",
 		".reg .v2 .pred w;":         "line 3: the declaration of w (.reg .pred)",
 		".reg .v8 .b32 w;":          "line 3: the declaration of w (.reg .b32)",
+		".reg .v8 .b8 w;":           "line 3: the declaration of w (.reg .b8)",
 		"tex.cube.v4.f32.f32 {a, a, a, a}, [x, {a, a, a, a}];": "line 3: tex.cube.v4.f32.f32",
 		"tex.1d.v4.f32.s32 {a, a, a, a}, [a, {a}];":            "line 3: tex.1d.v4.f32.s32: a is no handle of 64 bits",
 		"tex.1d.v4.f32.s32 {a, a, a, a}, [g, {a}];":            "line 3: tex.1d.v4.f32.s32: g is no handle of 64 bits",
