@@ -10,11 +10,10 @@ import (
 func vectorComparison(cmp, t string) func(w *vm.Warp, o *vm.Op) uint32 {
 	equal, less := simd.ComparisonOf("eq", t), simd.ComparisonOf("lt", t)
 	lessEqual, nan := simd.ComparisonOf("le", t), simd.ComparisonOf("nan", t)
-	if equal == nil {
+	if equal == nil || less == nil && cmp != "eq" && cmp != "ne" {
 		return nil
 	}
-	integers := lessEqual == nil
-	if integers && less != nil {
+	if lessEqual == nil { // the numbers are integers
 		nan = func(_, _ *vm.Column) uint32 { return 0 }
 		lessEqual = func(a, b *vm.Column) uint32 { return ^less(b, a) }
 	}
@@ -23,10 +22,7 @@ func vectorComparison(cmp, t string) func(w *vm.Warp, o *vm.Op) uint32 {
 	case "eq":
 		is = equal
 	case "ne":
-		is = func(a, b *vm.Column) uint32 { return ^equal(a, b) &^ nan(a, b) }
-		if integers {
-			is = func(a, b *vm.Column) uint32 { return ^equal(a, b) }
-		}
+		is = func(a, b *vm.Column) uint32 { return ^(equal(a, b) | nan(a, b)) }
 	case "lt", "lo":
 		is = less
 	case "le", "ls":
