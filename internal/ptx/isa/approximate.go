@@ -3,6 +3,7 @@ package isa
 import (
 	"math"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -11,22 +12,22 @@ import (
 func approximateRows() []*Instruction {
 	f := func(name, modifiers string, g func(x float64) float64) *Instruction {
 		return &Instruction{Name: name, Modifiers: modifiers, Operands: "d a", Make: func(v Variant) vm.Func {
-			return finish1(v, func(form format, a uint64, _ mode) uint64 { return form.approximate(g, a) })
+			return finish1(v, func(form softfloat.Format, a uint64, _ softfloat.Mode) uint64 { return approximate(form, g, a) })
 		}}
 	}
 	divide := func(v Variant) vm.Func {
 		full := v.Name == "div" && v.Get("how") == "full"
-		return finish(v, func(form format, a, b uint64, r mode) uint64 {
+		return finish(v, func(form softfloat.Format, a, b uint64, r softfloat.Mode) uint64 {
 			// Of a large divisor the quotient is 0, or a NaN for infinity.
-			if x := b &^ form.sign(); !full && x > 0x7e800000 && x < form.inf() {
-				if form.isInf(a) {
-					return form.nan
+			if x := b &^ form.Sign(); !full && x > 0x7e800000 && x < form.Inf() {
+				if form.IsInf(a) {
+					return form.NaN
 				}
-				if !form.isNaN(a) {
-					return form.signed(form.negative(a) != form.negative(b), 0)
+				if !form.IsNaN(a) {
+					return form.Signed(form.Negative(a) != form.Negative(b), 0)
 				}
 			}
-			return form.div(a, b, r)
+			return form.Div(a, b, r)
 		})
 	}
 	return []*Instruction{
@@ -40,14 +41,14 @@ func approximateRows() []*Instruction {
 		}},
 		{Name: "rsqrt", Modifiers: "approx t=f64", Operands: "d a", Make: func(Variant) vm.Func {
 			return one(func(a uint64) uint64 {
-				if f64.isNaN(a) {
+				if softfloat.F64.IsNaN(a) {
 					return a | 1<<51
 				}
 				x := math.Float64frombits(a)
 				y := rsqrt(x)
 				switch {
 				case y != y:
-					return f64.nan
+					return softfloat.F64.NaN
 				case x > 0 && x <= math.MaxFloat64: // a step of Newton's method corrects the rounded square root
 					root := x * y
 					y += y / 2 * (math.FMA(-root, y, 1) - math.FMA(x, y, -root)*y)
@@ -82,25 +83,25 @@ func rsqrt(x float64) float64 {
 // bits, and replaces subnormal ones by zero. A NaN is the one that rcp returns on an H200.
 func coarse(g func(x float64) float64) vm.Func {
 	return one(func(a uint64) uint64 {
-		y := g(math.Float64frombits(f64.flush(a &^ (1<<32 - 1))))
+		y := g(math.Float64frombits(softfloat.F64.Flush(a &^ (1<<32 - 1))))
 		if y != y {
 			return 0x7fffffff_00000000
 		}
-		return f64.flush(math.Float64bits(y) &^ (1<<32 - 1))
+		return softfloat.F64.Flush(math.Float64bits(y) &^ (1<<32 - 1))
 	})
 }
 
 // approximate returns a function of a number.
-func (f format) approximate(g func(x float64) float64, a uint64) uint64 {
-	if f.isNaN(a) {
-		return f.nan
+func approximate(f softfloat.Format, g func(x float64) float64, a uint64) uint64 {
+	if f.IsNaN(a) {
+		return f.NaN
 	}
-	if f == f32 {
-		return canonical(float32(g(float64(float(a)))))
+	if f == softfloat.F32 {
+		return softfloat.Canonical(float32(g(float64(float(a)))))
 	}
-	y := g(math.Float64frombits(f64.convert(a, f, rn)))
+	y := g(math.Float64frombits(softfloat.F64.Convert(a, f, softfloat.RN)))
 	if y != y {
-		return f.nan
+		return f.NaN
 	}
-	return f.convert(math.Float64bits(y), f64, rn)
+	return f.Convert(math.Float64bits(y), softfloat.F64, softfloat.RN)
 }

@@ -3,6 +3,7 @@ package isa
 import (
 	"strings"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -149,7 +150,8 @@ func updateSize(v Variant) uint64 {
 func flushedUpdate(v Variant) func(old, b, c uint64) uint64 {
 	if v.Get("op")+v.T() == "addf32" {
 		return func(old, b, _ uint64) uint64 {
-			return f32.flush(f32.add(f32.flush(old), f32.flush(b&(1<<32-1)), rn))
+			f := softfloat.F32
+			return f.Flush(f.Add(f.Flush(old), f.Flush(b&(1<<32-1)), softfloat.RN))
 		}
 	}
 	return updateOf(v)
@@ -168,19 +170,17 @@ func updateOf(v Variant) func(old, b, c uint64) uint64 {
 	case "min", "max":
 		switch v.T() {
 		case "f16", "bf16", "f16x2", "bf16x2":
-			f := extremeOf(v, op == "min")
-			return number(v, func(form format, a, b, _ uint64, r mode) uint64 { return f(form, a, b, r) })
+			return number(v, ofTwo(extremeOf(v, op == "min")))
 		}
 		return func(old, b, _ uint64) uint64 { return choice(less(b, old) == (op == "min"), b, old) }
 	case "add":
 		switch v.T() {
 		case "f32":
-			return func(old, b, _ uint64) uint64 { return f32.add(old, b&(1<<32-1), rn) }
+			return func(old, b, _ uint64) uint64 { return softfloat.F32.Add(old, b&(1<<32-1), softfloat.RN) }
 		case "f64":
-			return func(old, b, _ uint64) uint64 { return f64.add(old, b, rn) }
+			return func(old, b, _ uint64) uint64 { return softfloat.F64.Add(old, b, softfloat.RN) }
 		case "f16", "bf16", "f16x2", "bf16x2":
-			add := number(v, func(f format, a, b, _ uint64, r mode) uint64 { return f.add(a, b, r) })
-			return add
+			return number(v, ofTwo(softfloat.Format.Add))
 		}
 		return func(old, b, _ uint64) uint64 { return old + b }
 	case "and":

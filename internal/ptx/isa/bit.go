@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -132,7 +133,7 @@ func bitRows() []*Instruction {
 		{Name: "fns", Modifiers: "t=b32", Operands: "d:b32 a:b32 b:b32 c:s32",
 			Make: func(Variant) vm.Func { return three(nthBit) }},
 		{Name: "copysign", Modifiers: "t=f32|f64", Operands: "d a b", Make: func(v Variant) vm.Func {
-			sign := formatOf(v.T()).sign()
+			sign := softfloat.Of(v.T()).Sign()
 			return two(func(a, b uint64) uint64 { return b&^sign | a&sign })
 		}},
 	}...)

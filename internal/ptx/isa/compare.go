@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/bits"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 	"github.com/purecu/purecu/internal/ptx/vm/simd"
 )
@@ -49,16 +50,16 @@ func compareRows() []*Instruction {
 				ftz := v.Has("ftz")
 				return three(func(a, b uint64, c uint32) uint64 {
 					if ftz {
-						c = uint32(f32.flush(uint64(c)))
+						c = uint32(softfloat.F32.Flush(uint64(c)))
 					}
-					return choice(c <= uint32(f32.inf()) || c == 1<<31, a, b)
+					return choice(c <= uint32(softfloat.F32.Inf()) || c == 1<<31, a, b)
 				})
 			}},
 		{Name: "testp", Modifiers: "class=finite|infinite|number|notanumber|normal|subnormal t=f32|f64",
 			Operands: "P a", Make: func(v Variant) vm.Func {
-				f, class := formatOf(v.T()), v.Get("class")
-				mask := f.sign() - 1
-				is := test(func(a, _ uint64) bool { return f.classed(class, a&mask) })
+				f, class := softfloat.Of(v.T()), v.Get("class")
+				mask := f.Sign() - 1
+				is := test(func(a, _ uint64) bool { return classed(f, class, a&mask) })
 				return func(w *vm.Warp, o *vm.Op) { with := *o; with.B = o.A; is(w, &with) }
 			}},
 	}
@@ -72,20 +73,20 @@ func choice(yes bool, a, b uint64) uint64 {
 }
 
 // classed reports whether a number without its sign belongs to a class.
-func (f format) classed(class string, a uint64) bool {
+func classed(f softfloat.Format, class string, a uint64) bool {
 	switch class {
 	case "finite":
-		return a < f.inf()
+		return a < f.Inf()
 	case "infinite":
-		return a == f.inf()
+		return a == f.Inf()
 	case "number":
-		return a <= f.inf()
+		return a <= f.Inf()
 	case "notanumber":
-		return a > f.inf()
+		return a > f.Inf()
 	case "normal":
-		return (a == 0 || a>>f.man != 0) && a < f.inf() // zero counts as normal, as on an H200
+		return (a == 0 || a>>f.Mantissa != 0) && a < f.Inf() // zero counts as normal, as on an H200
 	}
-	return a != 0 && a>>f.man == 0
+	return a != 0 && a>>f.Mantissa == 0
 }
 
 // comparison returns the function that finds the lanes in which a comparison is true. It may also find lanes
@@ -106,20 +107,20 @@ func scalarComparison(v Variant) func(w *vm.Warp, o *vm.Op) uint32 {
 		flush := v.Has("ftz")
 		return lanesWhere(func(a, b uint32) bool {
 			if flush {
-				a, b = uint32(f32.flush(uint64(a))), uint32(f32.flush(uint64(b)))
+				a, b = uint32(softfloat.F32.Flush(uint64(a))), uint32(softfloat.F32.Flush(uint64(b)))
 			}
 			return compare(float64(math.Float32frombits(a)), float64(math.Float32frombits(b)))
 		})
 	case "f64":
 		return lanesWhere(func(a, b uint64) bool { return compare(math.Float64frombits(a), math.Float64frombits(b)) })
 	case "f16", "bf16":
-		f, flush := formatOf(t), v.Has("ftz")
+		f, flush := softfloat.Of(t), v.Has("ftz")
 		wide := func(a uint16) float64 {
 			n := uint64(a)
 			if flush {
-				n = f.flush(n)
+				n = f.Flush(n)
 			}
-			return math.Float64frombits(f64.convert(n, f, rn))
+			return math.Float64frombits(softfloat.F64.Convert(n, f, softfloat.RN))
 		}
 		return lanesWhere(func(a, b uint16) bool { return compare(wide(a), wide(b)) })
 	case "b16", "u16":

@@ -3,6 +3,7 @@ package isa
 import (
 	"math"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -68,26 +69,18 @@ func convertRows() []*Instruction {
 
 // floatsToPair returns the function of a conversion of two floats to a pair.
 func floatsToPair(v Variant) vm.Func {
-	f, r := formatOf(v.T()), modeOf(v.Get("rnd"))
+	f, r := softfloat.Of(v.T()), softfloat.ModeOf(v.Get("rnd"))
 	half := func(a uint64) uint64 {
-		d := f.convert(a&(1<<32-1), f32, r)
+		d := f.Convert(a&(1<<32-1), softfloat.F32, r)
 		if v.Has("satfinite") {
-			d = f.limit(d)
+			d = f.Limit(d)
 		}
-		if v.Has("relu") && f.negative(d) && !f.isNaN(d) {
+		if v.Has("relu") && f.Negative(d) && !f.IsNaN(d) {
 			d = 0
 		}
 		return d
 	}
 	return two(func(a, b uint64) uint64 { return half(a)<<16 | half(b) })
-}
-
-// limit returns the largest number with the same sign instead of an infinite one.
-func (f format) limit(v uint64) uint64 {
-	if f.isInf(v) {
-		return v - 1
-	}
-	return v
 }
 
 // toTF32 returns the function that rounds a float to one with ten bits behind the point. A half is rounded
@@ -100,22 +93,22 @@ func toTF32(v Variant) vm.Func {
 	}
 	const low = 1<<13 - 1
 	return one(func(a uint32) uint32 {
-		switch nan := f32.isNaN(uint64(a)); {
+		switch nan := softfloat.F32.IsNaN(uint64(a)); {
 		case nan && rnd == "rna": // only the lowest bits go, as on an H200
 		case nan:
-			return uint32(f32.nan)
+			return uint32(softfloat.F32.NaN)
 		case relu && a>>31 != 0:
 			return 0
-		case rnd == "rna" && !f32.isInf(uint64(a)):
+		case rnd == "rna" && !softfloat.F32.IsInf(uint64(a)):
 			a += 1 << 12
 		case rnd == "rn":
 			a += 1<<12 - 1 + a>>13&1
 		}
-		if a &^= low; finite && uint64(a)&f32.inf() == f32.inf() {
+		if a &^= low; finite && uint64(a)&softfloat.F32.Inf() == softfloat.F32.Inf() {
 			a -= low + 1
 		}
-		if f32.isNaN(uint64(a)) {
-			return uint32(f32.nan)
+		if softfloat.F32.IsNaN(uint64(a)) {
+			return uint32(softfloat.F32.NaN)
 		}
 		return a
 	})
@@ -188,22 +181,22 @@ func widen(from string) vm.Func {
 }
 
 func floatToInt(v Variant) vm.Func {
-	to, f, r, ftz := v.T(), formatOf(v.Get("u")), modeOf(v.Get("rnd")), v.Has("ftz")
+	to, f, r, ftz := v.T(), softfloat.Of(v.Get("u")), softfloat.ModeOf(v.Get("rnd")), v.Has("ftz")
 	if ftz && v.Get("u") != "f32" {
 		return nil
 	}
-	size, signed, mask := sizeOf(to), to[0] == 's', f.sign()<<1-1
+	size, signed, mask := sizeOf(to), to[0] == 's', f.Sign()<<1-1
 	return one(func(a uint64) uint64 {
 		if a &= mask; ftz {
-			a = f.flush(a)
+			a = f.Flush(a)
 		}
-		return extend(f.toInt(a, size, signed, r), to)
+		return extend(f.ToInt(a, size, signed, r), to)
 	})
 }
 
 func intToFloat(v Variant) vm.Func {
-	from, f, r, sat := v.Get("u"), formatOf(v.T()), modeOf(v.Get("rnd")), v.Has("sat")
-	if f := hardwareConvert(v); f != nil && r == rn && !sat {
+	from, f, r, sat := v.Get("u"), softfloat.Of(v.T()), softfloat.ModeOf(v.Get("rnd")), v.Has("sat")
+	if f := hardwareConvert(v); f != nil && r == softfloat.RN && !sat {
 		return f
 	}
 	return one(func(a uint64) uint64 {
@@ -212,9 +205,9 @@ func intToFloat(v Variant) vm.Func {
 		if negative {
 			a = -a
 		}
-		d := f.fromInt(negative, a, r)
+		d := f.FromInt(negative, a, r)
 		if sat {
-			d = f.saturate(d)
+			d = f.Saturate(d)
 		}
 		return d
 	})
@@ -242,52 +235,52 @@ func hardwareConvert(v Variant) vm.Func {
 
 // floatToFloat returns the function of a conversion that rounds if the result has fewer bits.
 func floatToFloat(v Variant) vm.Func {
-	to, from := formatOf(v.T()), formatOf(v.Get("u"))
-	narrower := to.man < from.man || to.exp < from.exp
-	if narrower != v.Has("rnd") || v.Has("ftz") && to.man != 23 && from.man != 23 {
+	to, from := softfloat.Of(v.T()), softfloat.Of(v.Get("u"))
+	narrower := to.Mantissa < from.Mantissa || to.Exponent < from.Exponent
+	if narrower != v.Has("rnd") || v.Has("ftz") && to.Mantissa != 23 && from.Mantissa != 23 {
 		return nil
 	}
-	return convertFloat(v, func(a uint64, r mode) uint64 {
-		if to == from && to.isNaN(a) {
-			return to.quiet(a)
+	return convertFloat(v, func(a uint64, r softfloat.Mode) uint64 {
+		if to == from && to.IsNaN(a) {
+			return to.Quiet(a)
 		}
-		return to.convert(a, from, r)
+		return to.Convert(a, from, r)
 	})
 }
 
 // floatToIntegral returns the function of a conversion to an integer that is a float.
 func floatToIntegral(v Variant) vm.Func {
-	f := formatOf(v.T())
-	if v.T() != v.Get("u") || !v.Has("rnd") || v.Has("ftz") && f.man != 23 {
+	f := softfloat.Of(v.T())
+	if v.T() != v.Get("u") || !v.Has("rnd") || v.Has("ftz") && f.Mantissa != 23 {
 		return nil
 	}
-	return convertFloat(v, f.integral)
+	return convertFloat(v, f.Integral)
 }
 
 // convertFloat returns the function of a conversion from a float to a float.
-func convertFloat(v Variant, f func(a uint64, r mode) uint64) vm.Func {
-	to, from, r := formatOf(v.T()), formatOf(v.Get("u")), modeOf(v.Get("rnd"))
+func convertFloat(v Variant, f func(a uint64, r softfloat.Mode) uint64) vm.Func {
+	to, from, r := softfloat.Of(v.T()), softfloat.Of(v.Get("u")), softfloat.ModeOf(v.Get("rnd"))
 	ftz, sat, relu, finite := v.Has("ftz"), v.Has("sat"), v.Has("relu"), v.Has("satfinite")
-	mask := from.sign()<<1 - 1
+	mask := from.Sign()<<1 - 1
 	return one(func(a uint64) uint64 {
 		// A subnormal number that becomes one of 16 bits is rounded, on a GPU.
-		if a &= mask; ftz && from.man == 23 && to.man != 10 {
-			if a = from.flush(a); from.isNaN(a) {
-				a = from.nan
+		if a &= mask; ftz && from.Mantissa == 23 && to.Mantissa != 10 {
+			if a = from.Flush(a); from.IsNaN(a) {
+				a = from.NaN
 			}
 		}
 		d := f(a, r)
 		if sat {
-			d = to.saturate(d)
+			d = to.Saturate(d)
 		}
 		if finite {
-			d = to.limit(d)
+			d = to.Limit(d)
 		}
-		if relu && to.negative(d) && !to.isNaN(d) {
+		if relu && to.Negative(d) && !to.IsNaN(d) {
 			d = 0
 		}
-		if ftz && to.man == 23 {
-			d = to.flush(d)
+		if ftz && to.Mantissa == 23 {
+			d = to.Flush(d)
 		}
 		return d
 	})

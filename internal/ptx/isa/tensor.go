@@ -9,6 +9,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/purecu/purecu/internal/ptx/softfloat"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -159,7 +160,7 @@ func mmaLengths(v Variant) []int {
 var halfValues = sync.OnceValue(func() *[1 << 16]float32 {
 	table := new([1 << 16]float32)
 	for i := range table {
-		table[i] = float32(math.Float64frombits(f64.convert(uint64(i), f16, rn)))
+		table[i] = float32(math.Float64frombits(softfloat.F64.Convert(uint64(i), softfloat.F16, softfloat.RN)))
 	}
 	return table
 })
@@ -187,8 +188,8 @@ func element(t string) func(register uint64, i int) float64 {
 	case "u4":
 		return func(r uint64, i int) float64 { return float64(r >> (4 * i) & 15) }
 	case "e4m3", "e5m2":
-		table, f := halfValues(), tinyOf(t+"x2")
-		return func(r uint64, i int) float64 { return float64(table[f.decode(r>>(8*i)&0xff)]) }
+		table, f := halfValues(), softfloat.TinyOf(t)
+		return func(r uint64, i int) float64 { return float64(table[f.Decode(r>>(8*i)&0xff)]) }
 	}
 	return func(r uint64, _ int) float64 { return float64(int32(r)) }
 }
@@ -207,15 +208,15 @@ func rounded(t string, limited bool) func(v float64) uint64 {
 			return uint64(uint32(int64(v)))
 		}
 	}
-	f, mode := formatOf(t), rn
+	f, mode := softfloat.Of(t), softfloat.RN
 	if limited {
-		mode = rz
+		mode = softfloat.RZ
 	}
 	return func(v float64) uint64 {
 		if v == v {
-			return f.convert(math.Float64bits(v), f64, mode)
+			return f.Convert(math.Float64bits(v), softfloat.F64, mode)
 		}
-		return f.nan
+		return f.NaN
 	}
 }
 
@@ -239,15 +240,15 @@ func product(d, a, b []float64, m, n, k int, add func(s, a, b float64) float64) 
 
 // adder returns how the products of a variant are added: those of 64 bits are rounded at each step.
 func adder(v Variant) func(s, a, b float64) float64 {
-	mode := modeOf(v.Get("rnd"))
+	mode := softfloat.ModeOf(v.Get("rnd"))
 	switch {
 	case v.T() != "f64":
 		return nil
-	case mode == rn:
+	case mode == softfloat.RN:
 		return func(s, a, b float64) float64 { return math.FMA(a, b, s) }
 	}
 	return func(s, a, b float64) float64 {
-		return math.Float64frombits(f64.fma(math.Float64bits(a), math.Float64bits(b), math.Float64bits(s), mode))
+		return math.Float64frombits(softfloat.F64.FMA(math.Float64bits(a), math.Float64bits(b), math.Float64bits(s), mode))
 	}
 }
 
