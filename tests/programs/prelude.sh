@@ -1,9 +1,10 @@
-# What a program's script has: it runs in the root, and each of its tests is a line of a file.
+# What a program's script has: it runs in the root, or where the variables say, and each of its tests is a line of a file.
 
-logs=/logs/$program
+logs=${logs:-/logs/$program}
+source=${source:-/source}
 log=$logs/log
-mkdir -p "$HOME" "/tmp/$program"
-cd "/tmp/$program" || exit 1
+mkdir -p "$HOME" "${tmp:=/tmp}/$program"
+cd "$tmp/$program" || exit 1
 number=0
 
 # passed NAME, failed NAME REASON: the result of a test.
