@@ -288,6 +288,10 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("the result of a barrier of another block")
 	case v.Name == "alloca" && w.Role == 'i' && (n&(n-1) != 0 || n == 0 || n > mostAligned):
 		return t.unsupported(fmt.Sprintf("an alignment of %d", n))
+	case constant && v.Name == "mma" && w.Role == 'a':
+		return t.unsupported("a constant")
+	case constant && v.Name == "mma" && w.Role == 'i' && n >= isa.Selectors(v.Variant):
+		return t.unsupported(fmt.Sprintf("a selector of %d", int64(n)))
 	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
 		return t.unsupported("a barrier above 15")
 	case constant && v.Special == "barrier" && w.Role == 'b' && n%vm.Lanes != 0:

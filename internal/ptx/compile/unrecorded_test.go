@@ -15,6 +15,10 @@ import (
 
 // unrecorded are instructions like those of manual.
 var unrecorded = []bodyOf{
+	// Only what the metadata selects is multiplied: the other numbers are infinite.
+	{`and.b32 r1,r0,1; setp.eq.u32 p,r1,0; selp.b32 r1,0x3c003c00,0x7c007c00,p; mov.b32 r2,0x3c003c00;
+		mov.b32 r3,0x44444444; mov.b32 r4,0;
+		mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {r9,r8},{r2,r2},{r1,r1},{r4,r4},r3,0;`, 0x48004800},
 	// Two predicates, of the lower and of the upper numbers.
 	{`mov.b32 r1,0x3c00c000; mov.b32 r2,0x3c003c00; setp.lt.f16x2 p|q,r1,r2; selp.u32 r9,1,0,p; selp.u32 r3,2,0,q;
 		or.b32 r9,r9,r3;`, 1},

@@ -88,6 +88,8 @@ have ` + "`wmma` without `.aligned`" + `. What a text's version or target does n
 - The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
 - Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
+- Metadata of ` + "`mma.sp`" + ` that the manual does not define, such as two indices that are equal or in a wrong order,
+  selects the elements that it names.
 
 ## Textures and surfaces
 

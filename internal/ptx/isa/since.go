@@ -29,7 +29,7 @@ var versions = map[int32]string{
 		.s32.f16x2 .u32.f16x2`,
 	70: `cp cvt.f16x2 ex2.f16 ex2.f16x2 max.f16 max.f16x2 mbarrier min.f16 min.f16x2 mma.b1 redux tanh .NaN
 		.aligned.f64 .bf16 .bf16x2 .m16n16k8 .m16n8k16 .m16n8k32 .m16n8k64 .relu .tf32`,
-	71: `cvt.f32.bf16 .and.popc .parity`,
+	71: `cvt.f32.bf16 mma.sp .and.popc .parity`,
 	72: `.abs`,
 	73: `alloca stackrestore stacksave`,
 	74: `createpolicy discard .L1::evict_first .L1::evict_last .L1::evict_normal .L1::evict_unchanged
@@ -55,9 +55,10 @@ var versions = map[int32]string{
 	82: `lop3.and lop3.or .mmio`,
 	83: `.param::entry .param::func`,
 	84: `.e4m3 .e5m2`,
+	85: `mma.sp::ordered_metadata`,
 	86: `cp.bulk.shared::cta.global cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32 mbarrier.arrive.relaxed
 		.arrive_drop.relaxed .test_wait.relaxed`,
-	87: `.m16n8k16.e4m3 .m16n8k32.f16`,
+	87: `.m16n8k16.e4m3 .m16n8k32.f16.e4m3 .m16n8k32.f16.e5m2 .m16n8k64.f16`,
 }
 
 var targets = map[int32]string{

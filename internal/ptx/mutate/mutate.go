@@ -169,8 +169,9 @@ var silent = map[string]string{
 	"cop": "about caches", "l1": "about caches", "l2": "about caches",
 	"weak":  "the executor's accesses are strong enough",
 	"order": "the executor's accesses are strong enough", "sem": "the executor's accesses are strong enough",
-	"scope": "the executor's accesses are strong enough",
-	"uni":   "a promise of the compiler", "aligned": "a promise of the compiler", "cta": "the name is longer",
+	"scope":    "the executor's accesses are strong enough",
+	"metadata": "a promise of the compiler",
+	"uni":      "a promise of the compiler", "aligned": "a promise of the compiler", "cta": "the name is longer",
 	"vec": "the translation gives the function the registers", "test": "the executor does not wait in either",
 }
 
