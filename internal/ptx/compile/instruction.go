@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		err.Unknown = true
 		return err
 	}
-	if err := t.available(v); err != nil {
+	if err := cmp.Or(t.available(v), t.onlyWide(v)); err != nil {
 		return err
 	}
 	o := vm.Op{Run: v.run, Kind: v.Kind}
@@ -194,6 +195,9 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	typ := v.Type(w)
 	if err := t.restricted(v, w, have); err != nil {
 		return err
+	}
+	if typ == wideType && w.Role != 'm' {
+		return t.wide(o, w, have)
 	}
 	switch w.Role {
 	case 'd':
@@ -523,7 +527,10 @@ func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 			return true, err
 		}
 	}
-	if v.Has("vec") {
+	switch {
+	case typ == wideType:
+		return true, t.moveWide(o, list[0], list[1])
+	case v.Has("vec"):
 		return true, t.moveElements(o, list[0], list[1], int(v.Get("vec")[1]-'0'), typ)
 	}
 	vector, other := 0, 1

@@ -107,7 +107,7 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 
 ## What is not executed
 
-- Registers of 128 bits.
+- Constants of 128 bits.
 
 ## How exact the results are
 

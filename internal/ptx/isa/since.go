@@ -53,8 +53,8 @@ var versions = map[int32]string{
 		red.v4 st.mbarrier::complete_tx::bytes .satfinite.bf16 .satfinite.bf16x2 .satfinite.f16 .satfinite.tf32
 		.v8`,
 	82: `lop3.and lop3.or .mmio`,
-	83: `.param::entry .param::func`,
-	84: `.e4m3 .e5m2`,
+	83: `.b128 .param::entry .param::func`,
+	84: `.e4m3 .e5m2 .sys.b128`,
 	85: `mma.sp::ordered_metadata`,
 	86: `cp.bulk.shared::cta.global cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32 mbarrier.arrive.relaxed
 		.arrive_drop.relaxed .test_wait.relaxed`,
@@ -72,7 +72,7 @@ var targets = map[int32]string{
 	61: `dp2a dp4a`,
 	70: `atom.b16 bmsk cvta.param cvta.param::entry fence isspacep.param isspacep.param::entry lop3.and
 		lop3.or match mma nanosleep szext wmma .L1::evict_first .L1::evict_last .L1::evict_normal
-		.L1::evict_unchanged .L1::no_allocate .acq_rel .acquire .noftz.f16 .relaxed .release .satfinite .weak`,
+		.L1::evict_unchanged .L1::no_allocate .acq_rel .acquire .b128 .noftz.f16 .relaxed .release .satfinite .weak`,
 	72: `wmma.s32 wmma.s8 wmma.u8 .pack`,
 	75: `ex2.f16 ex2.f16x2 tanh .L2::128B .L2::64B .m16n8k8 .m8n8 .m8n8k128 .m8n8k16 .m8n8k32 .s2 .s4 .u2
 		.u4`,
@@ -84,7 +84,7 @@ var targets = map[int32]string{
 	86: `.abs`,
 	89: `.e4m3 .e4m3x2 .e5m2 .e5m2x2`,
 	90: `%aggr_smem_size %cluster_ctaid %cluster_ctarank %cluster_nctaid %cluster_nctarank %clusterid
-		%is_explicit_cluster %nclusterid add.bf16 add.bf16x2 atom.v2 atom.v4 cvt.bf16.bf16 elect fence.async
+		%is_explicit_cluster %nclusterid add.bf16 add.bf16x2 atom.b128 atom.v2 atom.v4 cvt.bf16.bf16 elect fence.async
 		getctarank griddepcontrol mapa mbarrier.relaxed mul.bf16 mul.bf16x2 red.v2 red.v4 setmaxnreg stmatrix
 		sub.bf16 sub.bf16x2 .approx.bf16 .approx.bf16x2 .bf16.f16 .bf16.f64 .bf16.s16 .bf16.s32 .bf16.s64
 		.bf16.u16 .bf16.u32 .bf16.u64 .bulk .cluster .complete_tx .eq.bf16 .eq.bf16x2 .expect_tx .f16.bf16

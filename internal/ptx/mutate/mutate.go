@@ -297,7 +297,7 @@ func (p *part) flip(w *vm.Warp, o *vm.Op) {
 func partsOf(v isa.Variant) (list []part) {
 	add := func(w isa.Operand, read bool, what string, of func(o *vm.Op) int32) {
 		list = append(list, part{"lowest bit of " + what, read, 0, of},
-			part{"highest bit of " + what, read, sizeOf(v.Type(w)) - 1, of})
+			part{"highest bit of " + what, read, min(sizeOf(v.Type(w)), 64) - 1, of})
 	}
 	several := func(o *vm.Op, single int32) int32 {
 		if single == 0 && o.X != nil && o.X.N > 0 {
