@@ -68,7 +68,7 @@ var laterFamilies = []*family{{
 func newRows() (list []string) {
 	for id := range strings.Lines(unrecordedText) {
 		switch name, _, _ := strings.Cut(id, " "); name {
-		case "#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust":
+		case "#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust", "sured":
 		default:
 			list = append(list, strings.TrimSuffix(id, "\n"))
 		}

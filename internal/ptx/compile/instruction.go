@@ -15,7 +15,7 @@ import (
 var missing = []string{
 	"alloca", "applypriority", "clusterlaunchcontrol", "cp", "createpolicy", "discard", "getctarank",
 	"griddepcontrol", "istypep", "movmatrix", "multimem", "setmaxnreg", "stackrestore",
-	"stacksave", "stmatrix", "sured", "tcgen05", "tensormap", "vabsdiff",
+	"stacksave", "stmatrix", "tcgen05", "tensormap", "vabsdiff",
 	"vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad", "vmax", "vmax2", "vmax4", "vmin",
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }

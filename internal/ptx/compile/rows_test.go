@@ -34,6 +34,8 @@ func TestRows(t *testing.T) {
 				before = "mbarrier.init.b64 [b64_0],64; mbarrier.init.shared.b64 [s],64;"
 			case v.Special == "bulk":
 				before = "mbarrier.init.shared.b64 [s+64],9; mov.u32 b32_1,16;"
+			case strings.HasPrefix(op, "sured.p") && v.T() == "b64":
+				before = "mov.b64 b64_0,9;" // a surface of pairs
 			case strings.HasSuffix(op, ".b128"):
 				before = ".reg .b128 b128_<9>;"
 			case v.Name == "stackrestore":

@@ -49,7 +49,7 @@ var versions = map[int32]string{
 	80: `%current_graph_exec barrier.acquire barrier.relaxed barrier.release elect fence.async
 		mbarrier.acquire mbarrier.release setmaxnreg .bulk .complete_tx .expect_tx .mbarrier_init .relu.s32
 		.s16x2 .u16x2`,
-	81: `%aggr_smem_size atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
+	81: `%aggr_smem_size sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64 sured.max.u64 atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
 		red.v4 st.mbarrier::complete_tx::bytes .satfinite.bf16 .satfinite.bf16x2 .satfinite.f16 .satfinite.tf32
 		.v8`,
 	82: `lop3.and lop3.or .mmio`,
@@ -65,7 +65,8 @@ var targets = map[int32]string{
 	30: `%globaltimer %globaltimer_hi %globaltimer_lo activemask barrier fns shfl vabsdiff2 vabsdiff4 vadd2
 		vadd4 vavrg2 vavrg4 vmax2 vmax4 vmin2 vmin4 vote vset2 vset4 vsub2 vsub4 .warp`,
 	32: `atom.and.b64 red.b64 shf .min.s64 .min.u64 .nc`,
-	50: `%current_graph_exec %pm0_64 %pm7_64 lop3`,
+	50: `%current_graph_exec %pm0_64 %pm7_64 lop3 sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64
+		sured.max.u64`,
 	52: `alloca stackrestore stacksave`,
 	53: `abs.f16 add.f16 fma.f16 mul.f16 neg.f16 set.f16 setp.f16 sub.f16 .f16x2`,
 	60: `atom.cta atom.sys red.cta red.sys .add.f64 .alias .gpu .noftz`,
