@@ -58,7 +58,7 @@ var versions = map[int32]string{
 	85: `mma.sp::ordered_metadata`,
 	86: `cp.bulk.shared::cta.global cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32 mbarrier.arrive.relaxed
 		.arrive_drop.relaxed .test_wait.relaxed`,
-	87: `.m16n8k16.e4m3 .m16n8k32.f16.e4m3 .m16n8k32.f16.e5m2 .m16n8k64.f16`,
+	87: `.m16n8k16.e4m3 .m16n8k32.f16.e4m3 .m16n8k32.f16.e5m2`,
 }
 
 var targets = map[int32]string{
