@@ -49,7 +49,7 @@ var rules = map[string]rule{
 	"internal/ptx/tables":  {},
 	"internal/ptx/texture": {},
 	"internal/ptx/vm": {imports: []string{"internal/ptx/texture", "internal/ptx/vm/simd"},
-		unsafe: []string{"memory.go", "vectors.go"}},
+		unsafe: []string{"memory.go", "vectors.go", "wide.go"}},
 	"internal/ptx/vm/simd":   {unsafe: []string{"simd.go"}},
 	"internal/ptx/softfloat": {},
 	"internal/ptx/isa": {
