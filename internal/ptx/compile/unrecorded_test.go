@@ -503,6 +503,21 @@ func TestWideAtomics(t *testing.T) {
 	}
 }
 
+// TestWideParameters passes words of 128 bits to functions, in registers and in memory.
+func TestWideParameters(t *testing.T) {
+	data := make([]uint64, 2)
+	fault, err := launch(t, textHeader+`
+		.func (.reg .b128 r) swap(.reg .b128 a) { .reg .b64 x,y; mov.b128 {x,y},a; mov.b128 r,{y,x}; ret; }
+		.func (.param .b128 r) twice(.param .b128 a) { .reg .b64 x,y; .reg .b128 q; ld.param.b128 q,[a]; mov.b128 {x,y},q;
+			add.u64 x,x,x; add.u64 y,y,y; mov.b128 q,{x,y}; st.param.b128 [r],q; ret; }
+		.entry k(.param .u64 out) { .reg .b128 q; .reg .b64 x,y,o; ld.param.u64 o,[out]; mov.u64 x,1; mov.u64 y,3;
+			mov.b128 q,{x,y}; call (q),swap,(q); { .param .b128 p,r; st.param.b128 [p],q; call (r),twice,(p);
+			ld.param.b128 q,[r]; } st.global.b128 [o],q; ret; }`, 1, 1, memory{1 << 32: vm.BytesOf(data)}, 1<<32)
+	if err != nil || fault != nil || data[0] != 6 || data[1] != 2 {
+		t.Error(data, fault, err)
+	}
+}
+
 // updated returns what an operation makes of a number in memory.
 func updated(op, typ string, a, b uint64) uint64 {
 	size := int(8 * syntax.TypeSize(typ))
