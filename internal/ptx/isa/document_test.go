@@ -102,8 +102,8 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 - A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700),
   and a report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed
   while a launch that uses it waits.
-- Of ` + "`sured.p`" + `, the format of the surface says whether there are signs. If a texel has another size, the kernel
-  ends with CUDA_ERROR_ILLEGAL_ADDRESS (700).
+- ` + "`sured`" + ` was compared with no GPU. Of ` + "`sured.p`" + `, the format of the surface says whether there are signs. If a
+  texel has another size, the kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS (700).
 - There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
   anisotropic filters, and no texture or surface references.
 
