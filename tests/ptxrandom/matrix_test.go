@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/purecu/purecu/internal/ptx/isa"
 )
 
 // braces returns a list of registers.
@@ -125,6 +127,9 @@ func (g *generator) factors(row int, typ string, n int) (list []string) {
 func (g *generator) mma(v form) {
 	n := v.lengths()
 	_, _, k := shape(v.get("shape"))
+	if v.has("metadata") {
+		k /= 2
+	}
 	dt, width := v.get("dt"), 32
 	var d []string
 	for i := range n[0] {
@@ -146,12 +151,39 @@ func (g *generator) mma(v form) {
 			}
 		}
 	}
+	last := ""
+	if v.has("metadata") {
+		last = g.metadata(v)
+	}
 	g.line("bar.warp.sync -1;")
-	g.mainLine("%s %s, %s, %s, %s;", v, braces(d), braces(a), braces(b), braces(c))
+	g.mainLine("%s %s, %s, %s, %s%s;", v, braces(d), braces(a), braces(b), braces(c), last)
 	for _, r := range d {
 		productOf(g.store(r, width), row, dt, v.typ(), k)
 	}
 	g.end()
+}
+
+// metadata writes what makes metadata of a register, and returns the last operands of a product with it.
+func (g *generator) metadata(v form) string {
+	// Four bits are the indices of two elements, the first one in the lower bits. These are 0 and 1, or 2 and 3, which
+	// are also the halves of a number of 32 bits.
+	g.line("and.b32 %%xm4, %s, 0x88888888; shr.u32 %%xm5, %%xm4, 2;", g.register(i32Kind, 32))
+	g.line("or.b32 %%xm4, %%xm4, %%xm5; or.b32 %%xm4, %%xm4, 0x44444444;")
+	if v.typ() != "tf32" {
+		mixed := "and.b32 %%xm5, %%xm5, 0x55555555; or.b32 %%xm5, %%xm5, 0x88888888;" // 0 or 1, and 2 or 3
+		if v.get("metadata") == "sp" && g.IntN(3) == 0 {
+			g.cur.shape += " not ordered"
+			mixed = "and.b32 %%xm5, %%xm5, 0x55555555; or.b32 %%xm5, %%xm5, 0x22222222;" // 2 or 3, and 0 or 1
+		}
+		which := uint32(0)
+		for range 8 {
+			which = which<<4 | uint32(15*g.IntN(2))
+		}
+		g.line("mov.b32 %%xm5, %s; "+mixed, g.register(i32Kind, 32))
+		g.line("lop3.b32 %%xm4, %%xm4, %%xm5, %#x, 0xe4;", which) // of the second if the bit of the third is 0
+	}
+	found, _, _ := isa.Find(v.String())
+	return fmt.Sprintf(", %%xm4, %d", g.IntN(int(isa.Selectors(found))))
 }
 
 // factorsOf returns the type of the factors of a product of a shape with elements of a type.

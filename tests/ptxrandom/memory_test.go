@@ -98,6 +98,10 @@ func (g *generator) written(v form) (text, shape string) {
 }
 
 func (g *generator) load(v form) {
+	if v.typ() == "b128" {
+		g.accessWide(v)
+		return
+	}
 	size := widthOf(v.typ()) / 8 * vectorOf(v)
 	if size > 16 {
 		return
@@ -136,6 +140,10 @@ func (g *generator) load(v form) {
 }
 
 func (g *generator) storeTo(v form) {
+	if v.typ() == "b128" {
+		g.accessWide(v)
+		return
+	}
 	size := widthOf(v.typ()) / 8 * vectorOf(v)
 	if size > 16 {
 		return
@@ -245,6 +253,10 @@ func (g *generator) calling(ld, st form, withLoad, withStore bool) {
 
 func (g *generator) atomic(v form) {
 	space, op, typ := v.get("space"), v.get("op"), v.typ()
+	if typ == "b128" {
+		g.accessWide(v)
+		return
+	}
 	if v.has("vec") {
 		g.atomicVector(v)
 		return

@@ -38,7 +38,8 @@ func recordedSeed(i int) uint64 {
 
 const recordedFile = "testdata/recorded.bin"
 
-// recordedSeeds has further programs, which have shown differences: the seed and the two hashes.
+// recordedSeeds has further programs, which have shown differences, or are of the newest family: the seed and the two
+// hashes.
 const recordedSeeds = "testdata/seeds.tsv"
 
 // exceptions has the programs that a GPU executes otherwise, as NVIDIA's compiler changes what

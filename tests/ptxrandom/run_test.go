@@ -468,7 +468,7 @@ func (pr *pairOf) explain(p *program, skip map[int]bool, image []byte, d *differ
 // rowsUsed returns the rows that programs have to use.
 func rowsUsed() (list []string) {
 	for _, row := range isa.All() {
-		if !unrecorded(rowID(row)) {
+		if id := rowID(row); !unrecorded(id) || ownerOf(id) != nil {
 			list = append(list, rowID(row))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 )
 
 func init() {
+	special("mov t=b128", (*generator).moveWide, false, 1)
 	special("ld,ldu", (*generator).load, false, 1)
 	special("st async,red async", (*generator).countedAccess, true, 0.5)
 	special("atom,red", (*generator).atomic, false, 1)

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/syntax"
@@ -443,12 +442,13 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[key] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && (v.Type == "b128" || v.Vector > 4 || v.Size() > 16 || v.Vector > 1 && v.Type == "pred"),
+	case v.Space == syntax.Reg && (v.Vector > 4 || v.Size() > 16 || v.Vector > 1 && v.Type == "pred"),
+		v.Space == syntax.Reg && v.Type == wideType && (t.Text.Version < leastWide || t.Text.Target < targetWide),
 		v.Extern && v.Space != syntax.Shared:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.
-		t.vectors = t.vectors || v.Vector > 1
+		t.vectors = t.vectors || v.Vector > 1 || v.Type == wideType
 		scope[key] = &symbol{v: v, space: syntax.Reg}
 		return nil
 	case v.Space == syntax.Reg:
@@ -475,10 +475,12 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 // register makes a register, or a vector of registers.
 func (t *translator) register(v *syntax.Var) *symbol {
 	s := &symbol{v: v, space: syntax.Reg, size: syntax.TypeSize(v.Type)}
-	if v.Vector > 1 {
+	if v.Vector > 1 || v.Type == wideType {
 		element := *v
-		element.Vector, element.Range = 1, 0
-		for range v.Vector {
+		if element.Vector, element.Range = 1, 0; v.Type == wideType {
+			element.Type = "b64"
+		}
+		for range v.Size() / syntax.TypeSize(element.Type) {
 			s.elements = append(s.elements, t.register(&element))
 		}
 		t.vectors = true
@@ -533,39 +535,6 @@ func (t *translator) lookup(name string) *symbol {
 		return s
 	}
 	return t.element(name)
-}
-
-// element returns an element of a vector of registers, such as v.x, or nil.
-func (t *translator) element(name string) *symbol {
-	vector, index, dotted := strings.Cut(name, ".")
-	if !dotted || len(index) != 1 {
-		return nil
-	}
-	i := strings.Index("xyzw", index)
-	if i < 0 {
-		i = strings.Index("rgba", index)
-	}
-	if s := t.lookup(vector); s != nil && i >= 0 && i < len(s.elements) {
-		return s.elements[i]
-	}
-	return nil
-}
-
-// parts replaces the vectors of registers in a list of operands by their elements.
-func (t *translator) parts(list []syntax.Operand) []syntax.Operand {
-	changed := false
-	for i, o := range list {
-		if s := t.lookup(o.Name); o.Kind == syntax.Name && s != nil && s.elements != nil {
-			if !changed {
-				list, changed = slices.Clone(list), true
-			}
-			list[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Vector}
-			for j := range s.elements {
-				list[i].Parts = append(list[i].Parts, syntax.Operand{Pos: o.Pos, Name: o.Name + "." + "xyzw"[j:j+1]})
-			}
-		}
-	}
-	return list
 }
 
 // rangeMark is behind the name of a range of registers. Something else may have the name itself: %r<10> declares

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/purecu/purecu/internal/ptx/syntax"
 	"github.com/purecu/purecu/internal/ptx/texture"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
@@ -20,6 +21,10 @@ func (images) Texture(handle uint64) *texture.Object {
 		Addr: 1 << 32, Pitch: 32, Plane: 128},
 		Sampler: texture.Sampler{Modes: [3]texture.Mode{texture.Clamp, texture.Clamp}}}
 	switch handle {
+	case 2, 3: // integers with and without signs
+		o.Format = map[uint64]texture.Format{2: texture.S32, 3: texture.U32}[handle]
+	case 8, 9: // pairs of them
+		o.Format, o.Channels, o.Size[0] = map[uint64]texture.Format{8: texture.S32, 9: texture.U32}[handle], 2, 4
 	case 4:
 		o.Format, o.Channels, o.Size, o.Pitch, o.Plane = texture.U32, 4, [3]uint32{4, 4, 2}, 64, 256
 	case 1:
@@ -116,7 +121,67 @@ func imageExamples() (list []*example) {
 			}
 		}
 	}
-	return slices.Concat(list, surfaceExamples())
+	return slices.Concat(list, surfaceExamples(), reductionExamples())
+}
+
+// reductionExamples are examples of sured, within a surface and beyond.
+func reductionExamples() (list []*example) {
+	type form struct {
+		handle        uint64
+		kind, op, typ string
+		computed      string // what the type means
+	}
+	var forms []form
+	for op, types := range map[string]string{"add": "u32 s32 u64", "min": "u32 s32 u64 s64", "max": "u32 s32 u64 s64",
+		"and": "b32", "or": "b32"} {
+		for _, typ := range strings.Fields(types) {
+			forms = append(forms, form{1, "b", op, typ, typ})
+		}
+		forms = append(forms, form{2, "p", op, "b32", "s32"}, form{3, "p", op, "b32", "u32"})
+		if op[0] == 'm' {
+			forms = append(forms, form{8, "p", op, "b64", "s64"}, form{9, "p", op, "b64", "u64"})
+		}
+	}
+	nothing := func(int, int, int) (v [4]uint32) { return v }
+	for _, f := range forms {
+		size := int(syntax.TypeSize(f.typ))
+		scale, register := size, map[int]string{4: "v0", 8: "w"}[size]
+		if f.kind == "p" {
+			scale = 1
+		}
+		for _, mode := range []string{"trap", "clamp", "zero"} {
+			for _, first := range []int{0, 5, -3} {
+				row := 32 / size
+				results := nothing
+				if mode == "trap" && (first+8 > row || first < 0) {
+					results = nil
+				}
+				body := fmt.Sprintf("mad.lo.s32 x,x,%d,%d; mad.lo.u32 v0,t,0x9e3779b9,0x71234567; mul.lo.u32 v1,v0,0x85ebca6b; "+
+					"mov.b64 w,{v0,v1}; sured.%s.%s.3d.%s.%s [h,{x,y,z,z}],%s; mov.u32 v0,0; mov.u32 v1,0;", scale, first*scale,
+					f.kind, f.op, f.typ, mode, register)
+				list = append(list, imageExample(f.handle, body, results, func(array []byte) {
+					for i := range 32 {
+						x := i&7 + first
+						if inside := min(max(x, 0), row-1); inside != x && mode != "clamp" {
+							continue
+						} else {
+							x = inside
+						}
+						at := array[128+i>>3*32+x*size:]
+						v0 := uint32(i)*0x9e3779b9 + 0x71234567
+						if size == 4 {
+							binary.LittleEndian.PutUint32(at, uint32(updated(f.op, f.computed,
+								uint64(binary.LittleEndian.Uint32(at)), uint64(v0))))
+						} else {
+							binary.LittleEndian.PutUint64(at, updated(f.op, f.computed, binary.LittleEndian.Uint64(at),
+								uint64(v0*0x85ebca6b)<<32|uint64(v0)))
+						}
+					}
+				}))
+			}
+		}
+	}
+	return list
 }
 
 // surfaceExamples are examples of loads and stores of all sizes, within a surface and beyond.

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,7 @@ import (
 var missing = []string{
 	"alloca", "applypriority", "clusterlaunchcontrol", "cp", "createpolicy", "discard", "getctarank",
 	"griddepcontrol", "istypep", "movmatrix", "multimem", "setmaxnreg", "stackrestore",
-	"stacksave", "stmatrix", "sured", "tcgen05", "tensormap", "vabsdiff",
+	"stacksave", "stmatrix", "tcgen05", "tensormap", "vabsdiff",
 	"vabsdiff2", "vabsdiff4", "vadd", "vadd2", "vadd4", "vavrg2", "vavrg4", "vmad", "vmax", "vmax2", "vmax4", "vmin",
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }
@@ -96,7 +97,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		err.Unknown = true
 		return err
 	}
-	if err := t.available(v); err != nil {
+	if err := cmp.Or(t.available(v), t.onlyWide(v)); err != nil {
 		return err
 	}
 	o := vm.Op{Run: v.run, Kind: v.Kind}
@@ -195,6 +196,9 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 	if err := t.restricted(v, w, have); err != nil {
 		return err
 	}
+	if typ == wideType && w.Role != 'm' {
+		return t.wide(o, w, have)
+	}
 	switch w.Role {
 	case 'd':
 		o.D, err = t.destination(have, typ, false)
@@ -288,6 +292,10 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("the result of a barrier of another block")
 	case v.Name == "alloca" && w.Role == 'i' && (n&(n-1) != 0 || n == 0 || n > mostAligned):
 		return t.unsupported(fmt.Sprintf("an alignment of %d", n))
+	case constant && v.Name == "mma" && w.Role == 'a':
+		return t.unsupported("a constant")
+	case constant && v.Name == "mma" && w.Role == 'i' && n >= isa.Selectors(v.Variant):
+		return t.unsupported(fmt.Sprintf("a selector of %d", int64(n)))
 	case constant && v.Special == "barrier" && w.Role == 'a' && n > 15:
 		return t.unsupported("a barrier above 15")
 	case constant && v.Special == "barrier" && w.Role == 'b' && n%vm.Lanes != 0:
@@ -519,7 +527,10 @@ func (t *translator) move(v *variant, o vm.Op) (done bool, err *Error) {
 			return true, err
 		}
 	}
-	if v.Has("vec") {
+	switch {
+	case typ == wideType:
+		return true, t.moveWide(o, list[0], list[1])
+	case v.Has("vec"):
 		return true, t.moveElements(o, list[0], list[1], int(v.Get("vec")[1]-'0'), typ)
 	}
 	vector, other := 0, 1

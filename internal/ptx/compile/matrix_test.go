@@ -15,7 +15,7 @@ func small(kind string, n int) (bits uint64, v float64) {
 	v = float64(n%7 - 3)
 	switch kind {
 	case "u8":
-		v = float64(n % 7)
+		v = float64(n % 7 * 41)
 	case "u4":
 		v = float64(n % 16)
 	case "b1":
@@ -39,7 +39,7 @@ func small(kind string, n int) (bits uint64, v float64) {
 	case "f64":
 		return math.Float64bits(v), v
 	case "s8", "u8":
-		return uint64(uint8(int8(v))), v
+		return uint64(uint8(int(v))), v
 	}
 	return uint64(uint32(int32(v))), v
 }
@@ -89,6 +89,80 @@ var places = map[string]func(i, g, t int) (r, c int){
 	"b m8n8k16 8":   func(i, g, t int) (int, int) { return t*4 + i, g },
 	"b m16n8k16 8":  func(i, g, t int) (int, int) { return t*4 + i, g },
 	"b m16n8k32 8":  func(i, g, t int) (int, int) { return t*4 + i&3 + i/4*16, g },
+	// Of products with a sparse matrix.
+	"b m16n8k32 16": func(i, g, t int) (int, int) { return t*2 + i&1 + i/2*8, g },
+	"b m16n8k16 32": func(i, g, t int) (int, int) { return t + i*4, g },
+	"b m16n8k64 8":  func(i, g, t int) (int, int) { return t*4 + i&3 + i/4*16, g },
+	"b m16n8k128 4": func(i, g, t int) (int, int) { return t*8 + i&7 + i/8*32, g },
+}
+
+// sparsity is the metadata of a sparse matrix: for each row and chunk two indices.
+type sparsity struct {
+	kind     string
+	k        int
+	selector int
+	ordered  bool
+}
+
+// indices returns the two indices of a chunk of a row.
+func (s sparsity) indices(row, chunk int) (first, second int) {
+	n := row*3 + chunk*5 + row*chunk
+	if s.kind == "tf32" { // both halves of one of two numbers
+		return n % 2 * 2, n%2*2 + 1
+	}
+	first, second = n%4, (n%4+1+n/4%3)%4
+	if s.ordered {
+		return min(first, second), max(first, second)
+	}
+	return first, second
+}
+
+// column returns the column of the element of a row with a number.
+func (s sparsity) column(row, number int) int {
+	pick := func(chunk, which int) int {
+		first, second := s.indices(row, chunk)
+		return []int{first, second}[which]
+	}
+	switch s.kind {
+	case "tf32":
+		return number*2 + pick(number, 0)/2
+	case "s4", "u4":
+		return number/4*8 + pick(number/4, number%4/2)*2 + number%2
+	}
+	return number/2*4 + pick(number/2, number%2)
+}
+
+// metadata returns the registers of the lanes with metadata, as the manual's figures have it. The others have what no
+// metadata should be.
+func (s sparsity) metadata() (words [32]uint32) {
+	for i := range words {
+		words[i] = 0xffffffff
+	}
+	chunks := s.k / 4
+	switch s.kind {
+	case "tf32":
+		chunks = s.k / 2
+	case "s4", "u4":
+		chunks = s.k / 8
+	}
+	for row := range 16 {
+		for chunk := range chunks {
+			lane, bit := row%8*4, chunk%8*4
+			switch {
+			case bitsOfElement(s.kind) >= 16 && chunks == 4:
+				lane, bit = lane+s.selector, chunk*4+row/8*16
+			case bitsOfElement(s.kind) >= 16:
+				lane, bit = lane+s.selector*2+chunk/4, chunk%4*4+row/8*16
+			case chunks == 8:
+				lane += s.selector*2 + row/8
+			default:
+				lane += chunk/8*2 + row/8
+			}
+			first, second := s.indices(row, chunk)
+			words[lane] = words[lane]&^(15<<bit) | uint32(first|second<<2)<<bit
+		}
+	}
+	return words
 }
 
 // TestProducts executes all variants of mma.
@@ -106,94 +180,114 @@ func products() (list []*example) {
 			if !v.Has("dt") || v.Has("al") || v.Name != "mma" && v.Name != "wmma" {
 				break
 			}
-			var m, n, k int
-			fmt.Sscanf(v.Get("shape"), "m%dn%dk%d", &m, &n, &k)
-			kinds := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
-			var data [3 * 32 * 8]uint64 // eight registers of 64 bits of a, b and c for each lane
-			matrices := [3]map[[2]int]float64{{}, {}, {}}
-			for lane := range 32 {
-				g, q := lane/4, lane%4
-				for x, kind := range kinds[1:] {
-					size := bitsOfElement(kind)
-					each := []int{m * k, n * k, m * n}[x] / 32
-					for i := range each {
-						bits, value := small(kind, lane*5+i*3+x)
-						if x == 2 && kind == "s32" && lane%2 == 1 { // the sum may be too large
-							bits, value = math.MaxInt32, math.MaxInt32
-						}
-						r, c := g+i/2*8, q*2+i%2
-						if x < 2 {
-							r, c = places[fmt.Sprintf("%c %s %d", "ab"[x], v.Get("shape"), size)](i, g, q)
-						}
-						matrices[x][[2]int{r, c}] = value
-						per := max(32/size, 1)
-						data[(lane*3+x)*8+i/per] |= bits << (i % per * size)
-					}
-				}
+			for selector := range max(int(isa.Selectors(v)), 1) {
+				list = append(list, productOf(v, selector))
 			}
-			var b strings.Builder
-			lengths := v.Lengths(v)
-			wide, reg := "b32", ".reg .b32 "
-			if v.T() == "f64" {
-				wide, reg = "b64", ".reg .b64 "
-			}
-			fmt.Fprintf(&b, "%s.entry k(.param .u64 in, .param .u64 out) { %s d<8>, a<8>, b<8>, c<8>; .reg .b64 i, o, x; .reg .b32 t;", textHeader, reg)
-			b.WriteString("ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 x, t, 192; add.u64 i, i, x; mul.wide.u32 x, t, 64; add.u64 o, o, x;\n")
-			lists := [4]string{}
-			for x, name := range "dabc" {
-				var names []string
-				for j := range lengths[x] {
-					names = append(names, fmt.Sprintf("%c%d", name, j))
-					if x > 0 {
-						fmt.Fprintf(&b, "ld.global.%s %c%d, [i+%d];\n", wide, name, j, (x-1)*64+j*8)
-					}
-				}
-				lists[x] = "{" + strings.Join(names, ",") + "}"
-			}
-			fmt.Fprintf(&b, "%s %s;\n", v, strings.Join(lists[:], ", "))
-			for j := range lengths[0] {
-				fmt.Fprintf(&b, "st.global.%s [o+%d], d%d;\n", wide, 8*j, j)
-			}
-			b.WriteString("ret; }")
-			size := bitsOfElement(kinds[0])
-			list = append(list, &example{name: v.String(), text: b.String(), grid: 1, block: 32,
-				params: []uint64{1 << 32, 1 << 33}, prepare: func() (memory, func(*vm.Fault) string) {
-					results := make([]uint64, 32*8)
-					mem := memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}
-					return mem, func(fault *vm.Fault) string {
-						if fault != nil {
-							return fmt.Sprintf("%+v", fault)
-						}
-						for lane := range 32 {
-							for i := range m * n / 32 {
-								r, c := lane/4+i/2*8, lane%4*2+i%2
-								want := matrices[2][[2]int{r, c}]
-								for x := range k {
-									a, b := matrices[0][[2]int{r, x}], matrices[1][[2]int{x, c}]
-									if v.Get("op") == "xor" {
-										want += a + b - 2*a*b
-									} else {
-										want += a * b
-									}
-								}
-								if kinds[0] == "s32" && v.Has("satfinite") {
-									want = min(want, math.MaxInt32)
-								} else if kinds[0] == "s32" {
-									want = float64(int32(int64(want)))
-								}
-								per := max(32/size, 1)
-								got := results[lane*8+i/per] >> (i % per * size)
-								if g := valueOf(kinds[0], got); g != want {
-									return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, g, want)
-								}
-							}
-						}
-						return ""
-					}
-				}})
 		}
 	}
 	return list
+}
+
+// productOf multiplies matrices with a variant, of which the first one may be sparse.
+func productOf(v isa.Variant, selector int) *example {
+	var m, n, k int
+	fmt.Sscanf(v.Get("shape"), "m%dn%dk%d", &m, &n, &k)
+	kinds := [4]string{v.Get("dt"), v.T(), v.Get("u"), v.Get("ct")}
+	var data [4 * 32 * 8]uint64 // eight registers of 64 bits of a, b, c and metadata for each lane
+	meta, last, kept := sparsity{kinds[1], k, selector, v.Get("metadata") != "sp"}, "", k
+	if v.Has("metadata") {
+		last, kept = fmt.Sprintf(", e, %d", selector), k/2
+		for lane, word := range meta.metadata() {
+			data[(lane*4+3)*8] = uint64(word)
+		}
+	}
+	shapes := []string{fmt.Sprintf("m%dn%dk%d", m, n, kept), v.Get("shape")}
+	matrices := [3]map[[2]int]float64{{}, {}, {}}
+	for lane := range 32 {
+		g, q := lane/4, lane%4
+		for x, kind := range kinds[1:] {
+			size := bitsOfElement(kind)
+			each := []int{m * kept, n * k, m * n}[x] / 32
+			for i := range each {
+				bits, value := small(kind, lane*5+i*3+x)
+				if x == 2 && kind == "s32" && lane%2 == 1 { // the sum may be too large
+					bits, value = math.MaxInt32, math.MaxInt32
+				}
+				r, c := g+i/2*8, q*2+i%2
+				if x < 2 {
+					r, c = places[fmt.Sprintf("%c %s %d", "ab"[x], shapes[x], size)](i, g, q)
+				}
+				matrices[x][[2]int{r, c}] = value
+				per := max(32/size, 1)
+				data[(lane*4+x)*8+i/per] |= bits << (i % per * size)
+			}
+		}
+	}
+	var b strings.Builder
+	lengths := v.Lengths(v)
+	wide, reg := "b32", ".reg .b32 "
+	if v.T() == "f64" {
+		wide, reg = "b64", ".reg .b64 "
+	}
+	fmt.Fprintf(&b, "%s.entry k(.param .u64 in, .param .u64 out) { %s d<8>, a<8>, b<8>, c<8>; .reg .b64 i, o, x; .reg .b32 t, e;", textHeader, reg)
+	b.WriteString("ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 x, t, 256; add.u64 i, i, x; mul.wide.u32 x, t, 64; add.u64 o, o, x;\n")
+	b.WriteString("ld.global.b32 e, [i+192];\n")
+	lists := [4]string{}
+	for x, name := range "dabc" {
+		var names []string
+		for j := range lengths[x] {
+			names = append(names, fmt.Sprintf("%c%d", name, j))
+			if x > 0 {
+				fmt.Fprintf(&b, "ld.global.%s %c%d, [i+%d];\n", wide, name, j, (x-1)*64+j*8)
+			}
+		}
+		lists[x] = "{" + strings.Join(names, ",") + "}"
+	}
+	fmt.Fprintf(&b, "%s %s%s;\n", v, strings.Join(lists[:], ", "), last)
+	for j := range lengths[0] {
+		fmt.Fprintf(&b, "st.global.%s [o+%d], d%d;\n", wide, 8*j, j)
+	}
+	b.WriteString("ret; }")
+	size := bitsOfElement(kinds[0])
+	return &example{name: fmt.Sprint(v, last), text: b.String(), grid: 1, block: 32,
+		params: []uint64{1 << 32, 1 << 33}, prepare: func() (memory, func(*vm.Fault) string) {
+			results := make([]uint64, 32*8)
+			mem := memory{1 << 32: vm.BytesOf(data[:]), 1 << 33: vm.BytesOf(results)}
+			return mem, func(fault *vm.Fault) string {
+				if fault != nil {
+					return fmt.Sprintf("%+v", fault)
+				}
+				for lane := range 32 {
+					for i := range m * n / 32 {
+						r, c := lane/4+i/2*8, lane%4*2+i%2
+						want := matrices[2][[2]int{r, c}]
+						for x := range kept {
+							y := x
+							if v.Has("metadata") {
+								y = meta.column(r, x)
+							}
+							a, b := matrices[0][[2]int{r, x}], matrices[1][[2]int{y, c}]
+							if v.Get("op") == "xor" {
+								want += a + b - 2*a*b
+							} else {
+								want += a * b
+							}
+						}
+						if kinds[0] == "s32" && v.Has("satfinite") {
+							want = min(want, math.MaxInt32)
+						} else if kinds[0] == "s32" {
+							want = float64(int32(int64(want)))
+						}
+						per := max(32/size, 1)
+						got := results[lane*8+i/per] >> (i % per * size)
+						if g := valueOf(kinds[0], got); g != want {
+							return fmt.Sprintf("element (%d, %d) is %g, want %g", r, c, g, want)
+						}
+					}
+				}
+				return ""
+			}
+		}}
 }
 
 // valueOf returns the value of an element.

@@ -56,7 +56,7 @@ func launchWith(t *testing.T, text string, grid, block uint32, mem memory, chang
 func launchOf(k *vm.Kernel, grid, block uint32, mem memory, params []uint64) *vm.Launch {
 	return &vm.Launch{
 		Kernel: k, Constants: k.Constants, Params: slices.Grow(vm.BytesOf(slices.Clone(params)), 8),
-		Workers: 2, Resident: 64,
+		Workers: 2, Resident: 64, Const: make([]byte, 16),
 		Shape: vm.Shape{Grid: [3]uint32{grid, 1, 1}, Block: [3]uint32{block, 1, 1}, Cluster: [3]uint32{1, 1, 1}},
 		Device: vm.Device{Memory: mem, Images: images{}, Multiprocessors: 132, Warps: 64, SharedUnit: 128,
 			Clock: func() int64 { return 2<<32 + 2 }},

@@ -34,12 +34,16 @@ func TestRows(t *testing.T) {
 				before = "mbarrier.init.b64 [b64_0],64; mbarrier.init.shared.b64 [s],64;"
 			case v.Special == "bulk":
 				before = "mbarrier.init.shared.b64 [s+64],9; mov.u32 b32_1,16;"
+			case strings.HasPrefix(op, "sured.p") && v.T() == "b64":
+				before = "mov.b64 b64_0,9;" // a surface of pairs
+			case strings.HasSuffix(op, ".b128"):
+				before = ".reg .b128 b128_<9>;"
 			case v.Name == "stackrestore":
 				before = "stacksave" + op[len("stackrestore"):] + " " + operands.Form(v)[len(op)+1:]
 			}
 			text := ".version " + target + ` .address_size 64
 				.const .align 16 .b8 c[64]; .func f() { ret; }
-				.entry k(.param .u64 out) { .reg .pred p<9>; .reg .b16 b16_<9>; .reg .b32 b32_<9>; .reg .b64 b64_<9>;
+				.entry k(.param .align 16 .b8 out[16]) { .reg .pred p<9>; .reg .b16 b16_<9>; .reg .b32 b32_<9>; .reg .b64 b64_<9>;
 				.shared .align 16 .b8 s[1024]; .local .align 16 .b8 l[64]; .param .align 16 .b8 pp[32]; T: .branchtargets L;
 				ld.param.u64 b64_0,[out]; ` + before + operands.Form(v) + " L: ret; }"
 			m, err := Parse(text)
@@ -52,7 +56,7 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s: %v", operands.Form(v), err)
 				continue
 			}
-			l := launchOf(k, 1, 64, memory{1 << 32: vm.BytesOf(make([]uint64, 512))}, []uint64{1 << 32})
+			l := launchOf(k, 1, 64, memory{1 << 32: vm.BytesOf(make([]uint64, 512))}, []uint64{1 << 32, 0})
 			l.Const = make([]byte, m.Constants)
 			_, fault := l.Execute(new(vm.Stop))
 			if traps := v.Name == "trap" || v.Name == "brkpt"; (fault != nil) != traps {

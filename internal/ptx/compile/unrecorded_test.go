@@ -15,6 +15,10 @@ import (
 
 // unrecorded are instructions like those of manual.
 var unrecorded = []bodyOf{
+	// Only what the metadata selects is multiplied: the other numbers are infinite.
+	{`and.b32 r1,r0,1; setp.eq.u32 p,r1,0; selp.b32 r1,0x3c003c00,0x7c007c00,p; mov.b32 r2,0x3c003c00;
+		mov.b32 r3,0x44444444; mov.b32 r4,0;
+		mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 {r9,r8},{r2,r2},{r1,r1},{r4,r4},r3,0;`, 0x48004800},
 	// Two predicates, of the lower and of the upper numbers.
 	{`mov.b32 r1,0x3c00c000; mov.b32 r2,0x3c003c00; setp.lt.f16x2 p|q,r1,r2; selp.u32 r9,1,0,p; selp.u32 r3,2,0,q;
 		or.b32 r9,r9,r3;`, 1},
@@ -112,7 +116,7 @@ const (
 func unrecordedExamples() []*example {
 	list := bodies(unrecorded, false)
 	return slices.Concat(list, lop3Examples(), pairExamples(), conversionExamples(), accessExamples(), updateExamples(),
-		bulkExamples(), laterVideoExamples(), imageExamples())
+		bulkExamples(), laterVideoExamples(), imageExamples(), wideExamples())
 }
 
 // lop3Examples returns lop3 with a predicate.
@@ -402,6 +406,116 @@ func accessExamples() (list []*example) {
 		}
 	}
 	return list
+}
+
+// wideExamples returns accesses to 128 bits in all forms. The result is three times the lower half plus the upper half.
+func wideExamples() (list []*example) {
+	const (
+		policy = "createpolicy.fractional.L2::evict_first.b64 policy; "
+		begin  = ".reg .b128 Q,R,S; .reg .b64 L,H,policy; ld.global.v2.b64 {L,H},[i]; mov.b128 Q,{L,H}; mov.b128 R,{H,L}; "
+		end    = "; mov.b128 {L,H},Q; mad.lo.u64 D,L,3,H"
+	)
+	inputs := []uint64{0x8000000000000001, 0x123456789, 0, 0, 0x7fedcba987654321, 1, 0, 0, 5, 0x8080818180808181, 0, 0}
+	add := func(ins string, want func(low, high uint64) (uint64, uint64)) {
+		list = append(list, computed(begin+ins+end, "i64", inputs, func(in []uint64) uint64 {
+			low, high := want(in[0], in[1])
+			return 3*low + high
+		}))
+	}
+	same := func(low, high uint64) (uint64, uint64) { return low, high }
+	swapped := func(low, high uint64) (uint64, uint64) { return high, low }
+	add("mov.b128 Q,R", swapped)
+	add(".reg .b32 A0,A1,A2,A3; mov.b128 {A0,A1,A2,A3},R; mov.b128 Q,{A0,A1,A2,A3}", swapped)
+	add(".reg .b32 A0,A1; mov.b64 {A0,A1},L; mov.b128 Q,{A0,A1,A0,A1}; mov.b128 {_,H},R; mov.b128 {L,_},Q; mov.b128 Q,{H,L}",
+		func(low, _ uint64) (uint64, uint64) { return low, low })
+	for _, op := range strings.Fields("ld.global ld ld.weak ld.global.ca ld.global.L1::no_allocate.L2::64B ld.global.nc " +
+		"ld.global.nc.L2::128B ld.global.cg.nc ldu.global ldu ld.volatile.global ld.volatile ld.volatile.L2::64B " +
+		"ld.relaxed.gpu.global ld.acquire.sys ld.relaxed.gpu.global.L1::no_allocate ld.acquire.cta.L2::64B " +
+		"ld.mmio.relaxed.sys.global ld.mmio.relaxed.sys") {
+		add("mov.b128 Q,R; "+op+".b128 Q,[i]", same)
+	}
+	for _, op := range strings.Fields("ld.global.L2::cache_hint ld.L2::cache_hint ld.global.nc.L2::cache_hint " +
+		"ld.acquire.gpu.global.L2::cache_hint ld.relaxed.gpu.L2::cache_hint") {
+		add("mov.b128 Q,R; "+policy+op+".b128 Q,[i],policy", same)
+	}
+	// The results have 8 bytes each: what is stored goes to the inputs.
+	for _, op := range strings.Fields("st.global st st.weak st.global.wt st.volatile.global st.volatile st.relaxed.gpu.global " +
+		"st.release.sys st.relaxed.gpu.global.L1::no_allocate st.release.cta.L1::evict_last st.mmio.relaxed.sys.global " +
+		"st.mmio.relaxed.sys") {
+		add(op+".b128 [i],R; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
+	}
+	for _, op := range strings.Fields("st.global.L2::cache_hint st.L2::cache_hint st.release.gpu.global.L2::cache_hint " +
+		"st.relaxed.gpu.L2::cache_hint") {
+		add(policy+op+".b128 [i],R,policy; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
+	}
+	const place = ".shared .align 16 .b8 s[2048]; .reg .b32 at; mov.u32 at,%tid.x; shl.b32 at,at,4; .reg .b32 base; " +
+		"mov.u32 base,s; add.u32 at,at,base; .local .align 16 .b8 l[16]; "
+	for _, space := range []string{"shared", "shared::cta", "shared::cluster"} {
+		for _, order := range []string{"", ".volatile", ".relaxed.cta"} {
+			release := strings.Replace(order, "relaxed", "release", 1)
+			add(place+"st."+"shared.b128 [at],R; ld"+order+"."+space+".b128 Q,[at]", swapped)
+			add(place+"st"+release+"."+space+".b128 [at],R; ld.shared.b128 Q,[at]", swapped)
+		}
+		for _, order := range []string{"atom.%s.%s", "atom.relaxed.cta.%s.%s", "atom.%[2]s.relaxed.cta.%[1]s"} {
+			exchange, swap := fmt.Sprintf(order, space, "exch"), fmt.Sprintf(order, space, "cas")
+			add(place+"st.shared.b128 [at],R; "+exchange+".b128 R,[at],Q; ld.shared.b128 Q,[at]", same)
+			add(place+"st.shared.b128 [at],R; "+exchange+".b128 Q,[at],Q", swapped)
+			add(place+"st.shared.b128 [at],Q; "+swap+".b128 S,[at],Q,R; ld.shared.b128 Q,[at]", swapped)
+			add(place+"st.shared.b128 [at],Q; "+swap+".b128 _,[at],R,R; ld.shared.b128 Q,[at]", same)
+			add(place+"st.shared.b128 [at],R; "+swap+".b128 Q,[at],Q,Q", swapped)
+		}
+	}
+	add(place+"st.local.b128 [l],R; ld.local.b128 Q,[l]", swapped)
+	add(".reg .b64 U,V; ld.param.b128 Q,[in]; ld.param.v2.b64 {U,V},[in]; mov.b128 {L,H},Q; sub.u64 L,L,U; sub.u64 H,H,V; "+
+		"mov.b128 Q,{L,H}", func(_, _ uint64) (uint64, uint64) { return 0, 0 })
+	add("mov.u64 L,0; ld.const.b128 Q,[L]", func(_, _ uint64) (uint64, uint64) { return 0, 0 })
+	for _, order := range []string{"atom%s%s", "atom.acq_rel.gpu%s%s", "atom%[2]s.acquire.sys%[1]s"} {
+		for _, space := range []string{"", ".global"} {
+			exchange, swap := fmt.Sprintf(order, space, ".exch"), fmt.Sprintf(order, space, ".cas")
+			add(exchange+".b128 Q,[i],R; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
+			add(swap+".b128 S,[i],Q,R; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
+			add(swap+".b128 S,[i],R,R; ld.global.b128 Q,[i]", same)
+		}
+	}
+	for _, space := range []string{"", ".global"} {
+		add(policy+"atom"+space+".exch.L2::cache_hint.b128 S,[i],R,policy; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}",
+			swapped)
+		add("mov.b128 S,Q; "+policy+"atom.relaxed.gpu"+space+".exch.L2::cache_hint.b128 Q,[i],R,policy; "+
+			"st.global.v2.b64 [i],{L,H}", same)
+	}
+	return list
+}
+
+// TestWideAtomics lets threads of several blocks exchange words of 128 bits whose halves are equal, and read them.
+func TestWideAtomics(t *testing.T) {
+	data := make([]uint64, 4)
+	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b128 Q; .reg .b64 o,L,H; .reg .b32 n,c; .reg .pred P;
+		ld.param.u64 o,[out]; mov.u32 n,%tid.x; mov.u32 c,%ctaid.x; mad.lo.u32 n,c,64,n; mov.u32 c,0; again:
+		mad.lo.u32 n,n,5,7; cvt.u64.u32 L,n; mov.b128 Q,{L,L}; atom.exch.b128 Q,[o],Q; mov.b128 {L,H},Q; setp.ne.u64 P,L,H;
+		@P st.global.u64 [o+16],1; ld.relaxed.gpu.b128 Q,[o]; mov.b128 {L,H},Q; setp.ne.u64 P,L,H; @P st.global.u64 [o+24],1;
+		st.relaxed.gpu.b128 [o],Q; add.u32 c,c,1; setp.lt.u32 P,c,200; @P bra again; ret; }`, 8, 64,
+		memory{1 << 32: vm.BytesOf(data)}, 1<<32)
+	if err != nil || fault != nil {
+		t.Fatal(err, fault)
+	}
+	if data[0] != data[1] || data[2] != 0 || data[3] != 0 {
+		t.Errorf("halves of different words are together: %x", data)
+	}
+}
+
+// TestWideParameters passes words of 128 bits to functions, in registers and in memory.
+func TestWideParameters(t *testing.T) {
+	data := make([]uint64, 2)
+	fault, err := launch(t, textHeader+`
+		.func (.reg .b128 r) swap(.reg .b128 a) { .reg .b64 x,y; mov.b128 {x,y},a; mov.b128 r,{y,x}; ret; }
+		.func (.param .b128 r) twice(.param .b128 a) { .reg .b64 x,y; .reg .b128 q; ld.param.b128 q,[a]; mov.b128 {x,y},q;
+			add.u64 x,x,x; add.u64 y,y,y; mov.b128 q,{x,y}; st.param.b128 [r],q; ret; }
+		.entry k(.param .u64 out) { .reg .b128 q; .reg .b64 x,y,o; ld.param.u64 o,[out]; mov.u64 x,1; mov.u64 y,3;
+			mov.b128 q,{x,y}; call (q),swap,(q); { .param .b128 p,r; st.param.b128 [p],q; call (r),twice,(p);
+			ld.param.b128 q,[r]; } st.global.b128 [o],q; ret; }`, 1, 1, memory{1 << 32: vm.BytesOf(data)}, 1<<32)
+	if err != nil || fault != nil || data[0] != 6 || data[1] != 2 {
+		t.Error(data, fault, err)
+	}
 }
 
 // updated returns what an operation makes of a number in memory.

@@ -41,6 +41,14 @@ func atomicRows() []*Instruction {
 		list = append(list, &Instruction{Name: "atom", Modifiers: op.text, Operands: op.operands, Kind: vm.Touches,
 			Make: func(v Variant) vm.Func { return atomically(v, true) }})
 	}
+	for _, op := range []struct{ text, operands string }{
+		{"op=exch" + atomicsBehind + " t=b128", "d m b"}, {"op=cas" + atomicsBehind + " t=b128", "d m b c"},
+		{atomics + "op=exch t=b128", "d m b"}, {atomics + "op=cas t=b128", "d m b c"},
+		{atomics + "op=exch hint=L2::cache_hint t=b128", "d m b e:b64"},
+	} {
+		list = append(list, &Instruction{Name: "atom", Modifiers: op.text, Operands: op.operands, Kind: vm.Touches,
+			Make: wideUpdate})
+	}
 	for _, op := range []struct{ vec, op, t, operand string }{
 		{"vec=v2|v4", "op=add", "t=f32", "f32"},
 		{"vec=v2|v4|v8", "op=add|min|max noftz", "t=f16|bf16", "b16"},
@@ -99,6 +107,36 @@ func atomically(v Variant, returns bool) vm.Func {
 			}
 			if old := change(p, 0, size, g); returns {
 				w.R[o.D][i] = old
+			}
+		}
+	}
+}
+
+// wideUpdate returns the function of an atomic operation on 128 bits. The columns are those of the lower halves, and
+// those of the upper halves follow.
+func wideUpdate(v Variant) vm.Func {
+	space, swap := spaceOf(v), v.Get("op") == "cas"
+	if v.Has("hint") && strings.HasPrefix(v.Get("space"), "shared") {
+		return nil
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		a := w.R[o.A]
+		for i := range w.Each {
+			p := space(w, o, i, a[i]+uint64(o.Imm), 16, true)
+			if p == nil {
+				return
+			}
+			low, high := vm.UpdateWide(p, func(low, high uint64) (uint64, uint64) {
+				switch {
+				case !swap:
+					return w.R[o.B][i], w.R[o.B+1][i]
+				case low == w.R[o.B][i] && high == w.R[o.B+1][i]:
+					return w.R[o.C][i], w.R[o.C+1][i]
+				}
+				return low, high
+			})
+			if o.D != 0 {
+				w.R[o.D][i], w.R[o.D+1][i] = low, high
 			}
 		}
 	}

@@ -88,6 +88,8 @@ have ` + "`wmma` without `.aligned`" + `. What a text's version or target does n
 - The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
 - Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
+- Metadata of ` + "`mma.sp`" + ` that the manual does not define, such as two indices that are equal or in a wrong order,
+  selects the elements that it names.
 
 ## Textures and surfaces
 
@@ -100,12 +102,14 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 - A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700),
   and a report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed
   while a launch that uses it waits.
+- ` + "`sured`" + ` was compared with no GPU. Of ` + "`sured.p`" + `, the format of the surface says whether there are signs. If a
+  texel has another size, the kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS (700).
 - There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
-  anisotropic filters, no texture or surface references, and no ` + "`sured`" + `.
+  anisotropic filters, and no texture or surface references.
 
 ## What is not executed
 
-- Registers of 128 bits.
+- Constants of 128 bits.
 
 ## How exact the results are
 

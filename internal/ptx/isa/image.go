@@ -33,6 +33,11 @@ func imageRows() []*Instruction {
 		image("suld", "b "+geometries+"cop?=ca|cg|cs|cv "+bytes+outside, "v T:b32", surfaceLoad),
 		image("sust", "b "+geometries+"cop?=wb|cg|cs|wt "+bytes+outside, "T:b32 w", surfaceStore),
 		image("sust", "p "+geometries+"cop?=wb|cg|cs|wt vec?=v2|v4 t=b32 "+outside, "T:b32 w", surfaceStore),
+		image("sured", "b op=add geom=1d|2d|3d t=u32|s32|u64 "+outside, "T:b32 b", surfaceReduction),
+		image("sured", "b op=min|max geom=1d|2d|3d t=u32|s32|u64|s64 "+outside, "T:b32 b", surfaceReduction),
+		image("sured", "b op=and|or geom=1d|2d|3d t=b32 "+outside, "T:b32 b", surfaceReduction),
+		image("sured", "p op=add|and|or geom=1d|2d|3d t=b32 "+outside, "T:b32 b", surfaceReduction),
+		image("sured", "p op=min|max geom=1d|2d|3d t=b32|b64 "+outside, "T:b32 b", surfaceReduction),
 	}
 }
 
@@ -243,6 +248,36 @@ func surfaceStore(v Variant) vm.Func {
 			}
 			if addr, inside := find(w, o, i, image, n); inside {
 				w.WriteTexel(o, i, addr, n, bytes)
+			}
+		})
+	}
+}
+
+// surfaceReduction returns the function of sured. Of .p, the surface says whether there are signs.
+func surfaceReduction(v Variant) vm.Func {
+	size, find, formatted := uint64(sizeOf(v.T())/8), surfaceOf(v), v.Has("p")
+	f := updateOf(v)
+	signed := f
+	if formatted {
+		signed = updateOf(v.with("t", fmt.Sprint("s", 8*size)))
+	}
+	return func(w *vm.Warp, o *vm.Op) {
+		eachImage(w, o, w.Surface, func(i int, image *texture.Object) {
+			if n := image.Texel(); formatted && n != size {
+				w.FailLane(vm.IllegalAddress, i, fmt.Sprintf("a reduction of %d bytes in a surface whose texels have %d", size,
+					n))
+				return
+			}
+			addr, inside := find(w, o, i, image, size)
+			if !inside {
+				return
+			}
+			if p := w.Pointer(o, i, addr, size, true); p != nil {
+				g := f
+				if image.Format == texture.S32 {
+					g = signed
+				}
+				change(p, 0, size, func(old uint64) uint64 { return g(old, w.R[o.B][i], 0) })
 			}
 		})
 	}

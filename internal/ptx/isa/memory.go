@@ -1,6 +1,7 @@
 package isa
 
 import (
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -21,7 +22,7 @@ const (
 // parameter of a function by local memory.
 func memoryRows() []*Instruction {
 	ld, st := func(v Variant) vm.Func { return loadOf(v) }, func(v Variant) vm.Func { return storeOf(v) }
-	return []*Instruction{
+	list := []*Instruction{
 		{Name: "ld", Modifiers: "weak? " + spaces + caches + "vec?=v2|v4 " + memoryTypes, Operands: "v m",
 			Kind: vm.Touches, Make: ld, Special: "ld"},
 		{Name: "ld", Modifiers: "space=global nc " + caches + "vec?=v2|v4 " + memoryTypes, Operands: "v m",
@@ -67,6 +68,14 @@ func memoryRows() []*Instruction {
 		{Name: "st", Modifiers: "weak? space?=global l1?=" + evictions +
 			" hint=L2::cache_hint vec?=v2|v4 " + memoryTypes,
 			Operands: "m w e:b64", Kind: vm.Touches, Make: st, Special: "st"},
+	}
+	// A word of 128 bits is no element of a vector.
+	for _, row := range slices.Clone(list) {
+		wide := *row
+		wide.Modifiers = strings.Replace(strings.TrimSuffix(row.Modifiers, memoryTypes), "vec?=v2|v4 ", "", 1) + "t=b128"
+		list = append(list, &wide)
+	}
+	return append(list, []*Instruction{
 		{Name: "createpolicy", Modifiers: "fractional first=" + priorities + "|L2::evict_normal|L2::evict_last " +
 			"second?=" + priorities + " t=b64", Operands: "d a:f32?", Make: policy},
 		{Name: "createpolicy", Modifiers: "cvt L2 t=b64", Operands: "d a", Make: policy},
@@ -85,7 +94,7 @@ func memoryRows() []*Instruction {
 		{Name: "fence", Modifiers: "proxy async space?=global|shared::cta|shared::cluster", Operands: "", Make: fence},
 		{Name: "discard", Modifiers: "space?=global L2", Operands: "m i", Kind: vm.Nothing},
 		{Name: "applypriority", Modifiers: "space?=global L2::evict_normal", Operands: "m i", Kind: vm.Nothing},
-	}
+	}...)
 }
 
 // policy returns the function that makes a policy, of which no program knows the value.
@@ -108,19 +117,39 @@ func spaceOf(v Variant) vm.Space {
 	return vm.GenericSpace
 }
 
+// accessed returns the size of what a load or store accesses at once, and whether that is all. A word of 128 bits is
+// accessed as two of 64 bits, of which the registers are those of a vector.
+func accessed(v Variant) (size int, single bool) {
+	if v.T() == "b128" {
+		return 64, false
+	}
+	return sizeOf(v.T()), !v.Has("vec")
+}
+
 // loadOf returns the function of a load.
 func loadOf(v Variant) vm.Func {
 	generic := v.Get("space") == "" || v.Get("space") == "global"
-	single, ordered := !v.Has("vec"), v.Has("order")
+	ordered := v.Has("order")
 	shared := strings.HasPrefix(v.Get("space"), "shared")
 	switch cop := v.Get("cop"); {
 	case cop == "wb" || cop == "wt", v.Has("nc") && (cop == "lu" || cop == "cv"), !evicts(v):
 		return nil
 	}
 	space, same := spaceOf(v), v.Get("space") == "const" || strings.HasPrefix(v.Get("space"), "param")
-	switch size := sizeOf(v.T()); {
+	switch size, single := accessed(v); {
 	case same && single:
 		return signedLoad(v, loadSame(size, space))
+	case ordered && v.T() == "b128":
+		return func(w *vm.Warp, o *vm.Op) {
+			a, low, high := w.R[o.A], &w.R[o.X.D[0]], &w.R[o.X.D[1]]
+			for i := range w.Each {
+				p := space(w, o, i, a[i]+uint64(o.Imm), 16, false)
+				if p == nil {
+					return
+				}
+				low[i], high[i] = vm.UpdateWide(p, nil)
+			}
+		}
 	case ordered && size >= 32:
 		return atomicLoad(v.T(), space)
 	case ordered:
@@ -258,8 +287,20 @@ func storeOf(v Variant) vm.Func {
 	}
 	generic := v.Get("space") == "" || v.Get("space") == "global"
 	shared := strings.HasPrefix(v.Get("space"), "shared")
-	space, size := spaceOf(v), sizeOf(v.T())
+	space := spaceOf(v)
+	size, single := accessed(v)
 	switch {
+	case v.Has("order") && v.T() == "b128":
+		return func(w *vm.Warp, o *vm.Op) {
+			a, low, high := &w.R[o.A], &w.R[o.X.D[0]], &w.R[o.X.D[1]]
+			for i := range w.Each {
+				p := space(w, o, i, a[i]+uint64(o.Imm), 16, true)
+				if p == nil {
+					return
+				}
+				vm.UpdateWide(p, func(_, _ uint64) (uint64, uint64) { return low[i], high[i] })
+			}
+		}
 	case v.Has("order") && size >= 32:
 		n := uint64(size / 8)
 		return func(w *vm.Warp, o *vm.Op) {
@@ -274,7 +315,7 @@ func storeOf(v Variant) vm.Func {
 				}
 			}
 		}
-	case generic && !v.Has("vec"):
+	case generic && single:
 		switch size {
 		case 8:
 			return vm.Store[uint8]
@@ -284,7 +325,7 @@ func storeOf(v Variant) vm.Func {
 			return vm.Store[uint32]
 		}
 		return vm.Store[uint64]
-	case shared && !v.Has("vec"):
+	case shared && single:
 		switch size {
 		case 8:
 			return vm.StoreShared[uint8]

@@ -29,7 +29,7 @@ var versions = map[int32]string{
 		.s32.f16x2 .u32.f16x2`,
 	70: `cp cvt.f16x2 ex2.f16 ex2.f16x2 max.f16 max.f16x2 mbarrier min.f16 min.f16x2 mma.b1 redux tanh .NaN
 		.aligned.f64 .bf16 .bf16x2 .m16n16k8 .m16n8k16 .m16n8k32 .m16n8k64 .relu .tf32`,
-	71: `cvt.f32.bf16 .and.popc .parity`,
+	71: `cvt.f32.bf16 mma.sp .and.popc .parity`,
 	72: `.abs`,
 	73: `alloca stackrestore stacksave`,
 	74: `createpolicy discard .L1::evict_first .L1::evict_last .L1::evict_normal .L1::evict_unchanged
@@ -49,29 +49,31 @@ var versions = map[int32]string{
 	80: `%current_graph_exec barrier.acquire barrier.relaxed barrier.release elect fence.async
 		mbarrier.acquire mbarrier.release setmaxnreg .bulk .complete_tx .expect_tx .mbarrier_init .relu.s32
 		.s16x2 .u16x2`,
-	81: `%aggr_smem_size atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
+	81: `%aggr_smem_size sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64 sured.max.u64 atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
 		red.v4 st.mbarrier::complete_tx::bytes .satfinite.bf16 .satfinite.bf16x2 .satfinite.f16 .satfinite.tf32
 		.v8`,
 	82: `lop3.and lop3.or .mmio`,
-	83: `.param::entry .param::func`,
-	84: `.e4m3 .e5m2`,
+	83: `.b128 .param::entry .param::func`,
+	84: `.e4m3 .e5m2 .sys.b128`,
+	85: `mma.sp::ordered_metadata`,
 	86: `cp.bulk.shared::cta.global cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32 mbarrier.arrive.relaxed
 		.arrive_drop.relaxed .test_wait.relaxed`,
-	87: `.m16n8k16.e4m3 .m16n8k32.f16`,
+	87: `.m16n8k16.e4m3 .m16n8k32.f16.e4m3 .m16n8k32.f16.e5m2`,
 }
 
 var targets = map[int32]string{
 	30: `%globaltimer %globaltimer_hi %globaltimer_lo activemask barrier fns shfl vabsdiff2 vabsdiff4 vadd2
 		vadd4 vavrg2 vavrg4 vmax2 vmax4 vmin2 vmin4 vote vset2 vset4 vsub2 vsub4 .warp`,
 	32: `atom.and.b64 red.b64 shf .min.s64 .min.u64 .nc`,
-	50: `%current_graph_exec %pm0_64 %pm7_64 lop3`,
+	50: `%current_graph_exec %pm0_64 %pm7_64 lop3 sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64
+		sured.max.u64`,
 	52: `alloca stackrestore stacksave`,
 	53: `abs.f16 add.f16 fma.f16 mul.f16 neg.f16 set.f16 setp.f16 sub.f16 .f16x2`,
 	60: `atom.cta atom.sys red.cta red.sys .add.f64 .alias .gpu .noftz`,
 	61: `dp2a dp4a`,
 	70: `atom.b16 bmsk cvta.param cvta.param::entry fence isspacep.param isspacep.param::entry lop3.and
 		lop3.or match mma nanosleep szext wmma .L1::evict_first .L1::evict_last .L1::evict_normal
-		.L1::evict_unchanged .L1::no_allocate .acq_rel .acquire .noftz.f16 .relaxed .release .satfinite .weak`,
+		.L1::evict_unchanged .L1::no_allocate .acq_rel .acquire .b128 .noftz.f16 .relaxed .release .satfinite .weak`,
 	72: `wmma.s32 wmma.s8 wmma.u8 .pack`,
 	75: `ex2.f16 ex2.f16x2 tanh .L2::128B .L2::64B .m16n8k8 .m8n8 .m8n8k128 .m8n8k16 .m8n8k32 .s2 .s4 .u2
 		.u4`,
@@ -83,7 +85,7 @@ var targets = map[int32]string{
 	86: `.abs`,
 	89: `.e4m3 .e4m3x2 .e5m2 .e5m2x2`,
 	90: `%aggr_smem_size %cluster_ctaid %cluster_ctarank %cluster_nctaid %cluster_nctarank %clusterid
-		%is_explicit_cluster %nclusterid add.bf16 add.bf16x2 atom.v2 atom.v4 cvt.bf16.bf16 elect fence.async
+		%is_explicit_cluster %nclusterid add.bf16 add.bf16x2 atom.b128 atom.v2 atom.v4 cvt.bf16.bf16 elect fence.async
 		getctarank griddepcontrol mapa mbarrier.relaxed mul.bf16 mul.bf16x2 red.v2 red.v4 setmaxnreg stmatrix
 		sub.bf16 sub.bf16x2 .approx.bf16 .approx.bf16x2 .bf16.f16 .bf16.f64 .bf16.s16 .bf16.s32 .bf16.s64
 		.bf16.u16 .bf16.u32 .bf16.u64 .bulk .cluster .complete_tx .eq.bf16 .eq.bf16x2 .expect_tx .f16.bf16

@@ -38,7 +38,7 @@ func tensorRows() []*Instruction {
 		mmaRow("m8n8k128|m16n8k128|m16n8k256 row col dt=s32 t=b1 u=b1 ct=s32 op=xor|and popc", "b32", mmaBits),
 		productRow("mma", "sync aligned shape=m8n8k4 al=row|col bl=row|col dt=f16|f32 t=f16 u=f16 ct=f16|f32", "b32",
 			mmaOfQuads, quadLengths),
-	}, fragmentRows())
+	}, sparseRows(), fragmentRows())
 }
 
 // mmaRow is a row of mma with these shapes and types, whose elements are in registers of one size.
@@ -297,13 +297,20 @@ func mma(v Variant) vm.Func {
 		return nil
 	}
 	m, n, k := shapeOf(v.Get("shape"))
+	add := adder(v)
+	return tiled(v, k, func(_ *vm.Warp, _ *vm.Op, d, a, b []float64) { product(d, a, b, m, n, k, add) })
+}
+
+// tiled returns a function that takes matrices out of registers, and puts what multiply has added to d into others. k
+// is how many elements of each row of a there are.
+func tiled(v Variant, k int, multiply func(w *vm.Warp, o *vm.Op, d, a, b []float64)) vm.Func {
+	m, n, _ := shapeOf(v.Get("shape"))
 	ea, ec, ed := elements(v.T()), elements(v.Get("ct")), elements(v.Get("dt"))
 	at, bt, ct := element(v.T()), element(v.Get("u")), element(v.Get("ct"))
-	result, add := rounded(v.Get("dt"), v.Has("satfinite")), adder(v)
-	tall := m / 8
+	result, tall := rounded(v.Get("dt"), v.Has("satfinite")), m/8
 	return func(w *vm.Warp, o *vm.Op) {
 		var a [16 * 64]float64
-		var b [64 * 8]float64
+		var b [128 * 8]float64
 		var d [16 * 8]float64
 		for lane := range vm.Lanes {
 			g, t := lane/4, lane%4
@@ -321,7 +328,7 @@ func mma(v Variant) vm.Func {
 				d[(g+i/2*8)*n+t*2+i%2] = ct(w.R[o.X.Lists[3][i/ec]][lane], i%ec)
 			}
 		}
-		product(d[:], a[:], b[:], m, n, k, add)
+		multiply(w, o, d[:], a[:], b[:])
 		for lane := range vm.Lanes {
 			for i := range m * n / 32 {
 				v := result(d[(lane/4+i/2*8)*n+lane%4*2+i%2])

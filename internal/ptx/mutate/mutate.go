@@ -169,8 +169,9 @@ var silent = map[string]string{
 	"cop": "about caches", "l1": "about caches", "l2": "about caches",
 	"weak":  "the executor's accesses are strong enough",
 	"order": "the executor's accesses are strong enough", "sem": "the executor's accesses are strong enough",
-	"scope": "the executor's accesses are strong enough",
-	"uni":   "a promise of the compiler", "aligned": "a promise of the compiler", "cta": "the name is longer",
+	"scope":    "the executor's accesses are strong enough",
+	"metadata": "a promise of the compiler",
+	"uni":      "a promise of the compiler", "aligned": "a promise of the compiler", "cta": "the name is longer",
 	"vec": "the translation gives the function the registers", "test": "the executor does not wait in either",
 }
 
@@ -296,7 +297,7 @@ func (p *part) flip(w *vm.Warp, o *vm.Op) {
 func partsOf(v isa.Variant) (list []part) {
 	add := func(w isa.Operand, read bool, what string, of func(o *vm.Op) int32) {
 		list = append(list, part{"lowest bit of " + what, read, 0, of},
-			part{"highest bit of " + what, read, sizeOf(v.Type(w)) - 1, of})
+			part{"highest bit of " + what, read, min(sizeOf(v.Type(w)), 64) - 1, of})
 	}
 	several := func(o *vm.Op, single int32) int32 {
 		if single == 0 && o.X != nil && o.X.N > 0 {

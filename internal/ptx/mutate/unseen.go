@@ -8,7 +8,7 @@ var unseen = []struct{ entry, what, why string }{
 	// The function does the same for both modifiers.
 	{`^(add|sub|addc|subc) |^m(ul|ad) lo `, `^t=.* the other sign$`,
 		"a sum, and the lower half of a product, do not depend on the sign"},
-	{`^(atom|red|cp reduce) .*op=add`, `^t=.* the other sign$`, "a sum does not depend on the sign"},
+	{`^(atom|red|cp reduce|sured b) .*op=add`, `^t=.* the other sign$`, "a sum does not depend on the sign"},
 	{`^(mov|selp|slct) `, `^t=`, "the value is copied, whatever its type is"},
 	{`^(and|or|xor|not|neg) `, `^t=.* half the width$`, "the bits above the type are computed, too"},
 	{`^ldu? `, `^t=.64 has the other sign$`, "the value fills the register"},

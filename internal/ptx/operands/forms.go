@@ -90,6 +90,8 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 		return "64"
 	case w.Role == 'i' && (v.Name == "discard" || v.Name == "applypriority"):
 		return "128"
+	case w.Role == 'i' && v.Name == "mma":
+		return "0"
 	case w.Role == 'i' && v.Get("cop") == "cg":
 		return "16"
 	case w.Role == 'i':

@@ -2,94 +2,149 @@
 
 package simd
 
-// Available reports whether the processor and the operating system have what this package needs.
-func Available() bool { return available }
+import "strings"
 
-var available = detect()
-
-// detect finds AVX-512 with F, DQ, BW and VL, and BMI2.
-func detect() bool {
+// detect returns the best level that the processor and the operating system have: AVX-512 with F, DQ, BW and VL, or AVX2
+// with FMA. AVX-512 also takes BMI2.
+func detect() level {
 	const (
-		saves  = 1 << 27                              // the operating system says which registers it saves
-		needed = 1<<8 | 1<<16 | 1<<17 | 1<<30 | 1<<31 // BMI2, F, DQ, BW, VL
-		states = 0xe6                                 // all vector registers, and masks
+		fma, saves = 1 << 12, 1 << 27 // the operating system says which registers it saves
+		avx2bit    = 1 << 5
+		avx512bits = 1<<8 | 1<<16 | 1<<17 | 1<<30 | 1<<31 // BMI2, F, DQ, BW, VL
+		vectors    = 0x06                                 // registers of 256 bits
+		masks      = 0xe6                                 // all vector registers, and masks
 	)
-	if _, c := cpuid(1); c&saves == 0 || xgetbv()&states != states {
-		return false
+	_, c := cpuid(1)
+	if c&saves == 0 {
+		return none
 	}
 	b, _ := cpuid(7)
-	return b&needed == needed
+	switch states := xgetbv(); {
+	case b&avx512bits == avx512bits && states&masks == masks:
+		return avx512
+	case b&avx2bit != 0 && c&fma != 0 && states&vectors == vectors:
+		return avx2
+	}
+	return none
 }
 
-// functions are the functions of instructions, or nil.
-var functions = func() map[string]Func {
-	if !available {
-		return nil
-	}
-	return map[string]Func{
-		"add.u32": add32, "add.s32": add32, "add.u64": add64, "add.s64": add64,
-		"sub.u32": sub32, "sub.s32": sub32, "sub.u64": sub64, "sub.s64": sub64,
-		"mul.lo.u32": mul32, "mul.lo.s32": mul32, "mul.lo.u64": mul64, "mul.lo.s64": mul64,
-		"mad.lo.u32": mad32, "mad.lo.s32": mad32, "mad.lo.u64": mad64, "mad.lo.s64": mad64,
-		"mul.wide.u32": wideU32, "mul.wide.s32": wideS32, "mad.wide.u32": madWideU32, "mad.wide.s32": madWideS32,
-		"min.u32": minU32, "min.s32": minS32, "min.u64": minU64, "min.s64": minS64,
-		"max.u32": maxU32, "max.s32": maxS32, "max.u64": maxU64, "max.s64": maxS64,
-		"and.b16": and, "and.b32": and, "and.b64": and, "or.b16": or, "or.b32": or, "or.b64": or,
-		"xor.b16": xor, "xor.b32": xor, "xor.b64": xor,
-		"shl.b32": shl32, "shl.b64": shl64, "shr.u32": shrU32, "shr.b32": shrU32, "shr.s32": shrS32,
-		"shr.u64": shrU64, "shr.b64": shrU64, "shr.s64": shrS64,
-		"cvt.u64.u32": extendU32, "cvt.s64.u32": extendU32, "cvt.u64.s32": extendS32, "cvt.s64.s32": extendS32,
-		"add.f32": addF32, "add.rn.f32": addF32, "sub.f32": subF32, "sub.rn.f32": subF32,
-		"mul.f32": mulF32, "mul.rn.f32": mulF32, "div.rn.f32": divF32, "fma.rn.f32": fmaF32, "mad.rn.f32": fmaF32,
-		"cvt.rn.f32.s32": fromS32, "cvt.rn.f32.u32": fromU32,
-		"add.f64": addF64, "add.rn.f64": addF64, "sub.f64": subF64, "sub.rn.f64": subF64,
-		"mul.f64": mulF64, "mul.rn.f64": mulF64, "div.rn.f64": divF64, "fma.rn.f64": fmaF64, "mad.rn.f64": fmaF64,
-		"cvt.f64.f32": widen, "cvt.rn.f32.f64": narrow, "cvt.rn.f64.s32": doubleS32, "cvt.rn.f64.u32": doubleU32,
-	}
-}()
-
-// comparisons are the functions of comparisons, or nil.
-var comparisons = func() map[string]Comparison {
-	if !available {
-		return nil
-	}
-	return map[string]Comparison{
-		"eq.b32": equal32, "eq.u32": equal32, "eq.s32": equal32, "lt.u32": lessU32, "lt.s32": lessS32,
-		"eq.b64": equal64, "eq.u64": equal64, "eq.s64": equal64, "lt.u64": lessU64, "lt.s64": lessS64,
-		"eq.f32": equalF32, "lt.f32": lessF32, "le.f32": lessEqualF32, "nan.f32": unorderedF32,
-		"eq.f64": equalF64, "lt.f64": lessF64, "le.f64": lessEqualF64, "nan.f64": unorderedF64,
-	}
-}()
-
-// Choose sets d to a in the lanes of yes, and to b in the other lanes. It reports whether it has done so.
-func Choose(d, a, b *Column, yes, lanes uint32) bool {
-	if !available {
-		return false
-	}
-	choose(d, a, b, yes, lanes)
-	return true
+// functions returns the functions of instructions.
+func (l level) functions() map[string]Func {
+	return chosen(l, []choice[Func]{
+		{"add.u32 add.s32", add32, add32AVX2},
+		{"add.u64 add.s64", add64, add64AVX2},
+		{"sub.u32 sub.s32", sub32, sub32AVX2},
+		{"sub.u64 sub.s64", sub64, sub64AVX2},
+		{"mul.lo.u32 mul.lo.s32", mul32, mul32AVX2},
+		{"mul.lo.u64 mul.lo.s64", mul64, nil},
+		{"mad.lo.u32 mad.lo.s32", mad32, mad32AVX2},
+		{"mad.lo.u64 mad.lo.s64", mad64, nil},
+		{"mul.wide.u32", wideU32, wideU32AVX2},
+		{"mul.wide.s32", wideS32, wideS32AVX2},
+		{"mad.wide.u32", madWideU32, madWideU32AVX2},
+		{"mad.wide.s32", madWideS32, madWideS32AVX2},
+		{"min.u32", minU32, minU32AVX2},
+		{"min.s32", minS32, minS32AVX2},
+		{"min.u64", minU64, nil},
+		{"min.s64", minS64, nil},
+		{"max.u32", maxU32, maxU32AVX2},
+		{"max.s32", maxS32, maxS32AVX2},
+		{"max.u64", maxU64, nil},
+		{"max.s64", maxS64, nil},
+		{"and.b16 and.b32 and.b64", and, andAVX2},
+		{"or.b16 or.b32 or.b64", or, orAVX2},
+		{"xor.b16 xor.b32 xor.b64", xor, xorAVX2},
+		{"shl.b32", shl32, shl32AVX2},
+		{"shl.b64", shl64, shl64AVX2},
+		{"shr.u32 shr.b32", shrU32, shrU32AVX2},
+		{"shr.s32", shrS32, shrS32AVX2},
+		{"shr.u64 shr.b64", shrU64, shrU64AVX2},
+		{"shr.s64", shrS64, nil},
+		{"cvt.u64.u32 cvt.s64.u32", extendU32, extendU32AVX2},
+		{"cvt.u64.s32 cvt.s64.s32", extendS32, extendS32AVX2},
+		{"add.f32 add.rn.f32", addF32, addF32AVX2},
+		{"sub.f32 sub.rn.f32", subF32, subF32AVX2},
+		{"mul.f32 mul.rn.f32", mulF32, mulF32AVX2},
+		{"div.rn.f32", divF32, divF32AVX2},
+		{"fma.rn.f32 mad.rn.f32", fmaF32, fmaF32AVX2},
+		{"cvt.rn.f32.s32", fromS32, fromS32AVX2},
+		{"cvt.rn.f32.u32", fromU32, nil},
+		{"add.f64 add.rn.f64", addF64, addF64AVX2},
+		{"sub.f64 sub.rn.f64", subF64, subF64AVX2},
+		{"mul.f64 mul.rn.f64", mulF64, mulF64AVX2},
+		{"div.rn.f64", divF64, divF64AVX2},
+		{"fma.rn.f64 mad.rn.f64", fmaF64, fmaF64AVX2},
+		{"cvt.f64.f32", widen, widenAVX2},
+		{"cvt.rn.f32.f64", narrow, narrowAVX2},
+		{"cvt.rn.f64.s32", doubleS32, doubleS32AVX2},
+		{"cvt.rn.f64.u32", doubleU32, nil},
+	})
 }
 
-// Load32 loads a number of 32 bits for each lane from the address in a. It reports whether it has done so: not if an
-// address is outside the memory, or is not aligned.
-func Load32(d, a *Column, m *Memory, lanes uint32) bool {
-	return available && load32(d, a, m, lanes)
+// comparisons returns the functions of comparisons.
+func (l level) comparisons() map[string]Comparison {
+	return chosen(l, []choice[Comparison]{
+		{"eq.b32 eq.u32 eq.s32", equal32, equal32AVX2},
+		{"lt.u32", lessU32, lessU32AVX2},
+		{"lt.s32", lessS32, lessS32AVX2},
+		{"eq.b64 eq.u64 eq.s64", equal64, equal64AVX2},
+		{"lt.u64", lessU64, lessU64AVX2},
+		{"lt.s64", lessS64, lessS64AVX2},
+		{"eq.f32", equalF32, equalF32AVX2},
+		{"lt.f32", lessF32, lessF32AVX2},
+		{"le.f32", lessEqualF32, lessEqualF32AVX2},
+		{"nan.f32", unorderedF32, unorderedF32AVX2},
+		{"eq.f64", equalF64, equalF64AVX2},
+		{"lt.f64", lessF64, lessF64AVX2},
+		{"le.f64", lessEqualF64, lessEqualF64AVX2},
+		{"nan.f64", unorderedF64, unorderedF64AVX2},
+	})
 }
 
-// Load64 is Load32 for 64 bits.
-func Load64(d, a *Column, m *Memory, lanes uint32) bool {
-	return available && load64(d, a, m, lanes)
+// choice has functions that do the same with different vector instructions, or nil, and what they are for.
+type choice[F any] struct {
+	names        string
+	avx512, avx2 F
 }
 
-// Store32 stores the lower 32 bits of b at the addresses in a, as Load32 loads them. Of several lanes with one address
-// the highest counts.
-func Store32(b, a *Column, m *Memory, lanes uint32) bool {
-	return available && store32(b, a, m, lanes)
+// chosen returns the functions of a level.
+func chosen[F Func | Comparison](l level, list []choice[F]) map[string]F {
+	m := make(map[string]F)
+	for _, c := range list {
+		f := map[level]F{avx512: c.avx512, avx2: c.avx2}[l]
+		for name := range strings.FieldsSeq(c.names) {
+			if f != nil {
+				m[name] = f
+			}
+		}
+	}
+	return m
 }
 
-// Store64 is Store32 for 64 bits.
-func Store64(b, a *Column, m *Memory, lanes uint32) bool {
-	return available && store64(b, a, m, lanes)
+func (l level) choose(d, a, b *Column, yes, lanes uint32) bool {
+	switch l {
+	case avx512:
+		choose(d, a, b, yes, lanes)
+	case avx2:
+		chooseAVX2(d, a, b, yes, lanes)
+	}
+	return l != none
+}
+
+func (l level) load32(column, a *Column, m *Memory, lanes uint32) bool {
+	return l == avx512 && load32(column, a, m, lanes) || l == avx2 && load32AVX2(column, a, m, lanes)
+}
+
+func (l level) load64(column, a *Column, m *Memory, lanes uint32) bool {
+	return l == avx512 && load64(column, a, m, lanes) || l == avx2 && load64AVX2(column, a, m, lanes)
+}
+
+func (l level) store32(column, a *Column, m *Memory, lanes uint32) bool {
+	return l == avx512 && store32(column, a, m, lanes) || l == avx2 && store32AVX2(column, a, m, lanes)
+}
+
+func (l level) store64(column, a *Column, m *Memory, lanes uint32) bool {
+	return l == avx512 && store64(column, a, m, lanes) || l == avx2 && store64AVX2(column, a, m, lanes)
 }
 
 func cpuid(leaf uint32) (b, c uint32)

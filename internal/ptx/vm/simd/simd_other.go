@@ -2,25 +2,18 @@
 
 package simd
 
-var (
-	functions   = map[string]Func{}
-	comparisons = map[string]Comparison{}
-)
+func detect() level { return none }
 
-// Available reports whether the processor has what this package needs: here it has not.
-func Available() bool { return false }
+func (level) functions() map[string]Func { return nil }
 
-// Choose does nothing here.
-func Choose(_, _, _ *Column, _, _ uint32) bool { return false }
+func (level) comparisons() map[string]Comparison { return nil }
 
-// Load32 does nothing here.
-func Load32(_, _ *Column, _ *Memory, _ uint32) bool { return false }
+func (level) choose(_, _, _ *Column, _, _ uint32) bool { return false }
 
-// Load64 does nothing here.
-func Load64(_, _ *Column, _ *Memory, _ uint32) bool { return false }
+func (level) load32(_, _ *Column, _ *Memory, _ uint32) bool { return false }
 
-// Store32 does nothing here.
-func Store32(_, _ *Column, _ *Memory, _ uint32) bool { return false }
+func (level) load64(_, _ *Column, _ *Memory, _ uint32) bool { return false }
 
-// Store64 does nothing here.
-func Store64(_, _ *Column, _ *Memory, _ uint32) bool { return false }
+func (level) store32(_, _ *Column, _ *Memory, _ uint32) bool { return false }
+
+func (level) store64(_, _ *Column, _ *Memory, _ uint32) bool { return false }

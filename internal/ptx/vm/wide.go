@@ -1,0 +1,24 @@
+package vm
+
+import (
+	"sync"
+	"unsafe"
+)
+
+// wide is locked while 128 bits are accessed at once, of which few processors are capable.
+var wide sync.Mutex
+
+// UpdateWide changes a word of 128 bits atomically, as far as other accesses to 128 bits are concerned, and returns the
+// lower and the upper half of the old value. If f is nil, nothing changes.
+func UpdateWide(p unsafe.Pointer, f func(low, high uint64) (uint64, uint64)) (low, high uint64) {
+	q := unsafe.Add(p, 8)
+	wide.Lock()
+	defer wide.Unlock()
+	low, high = AtomicLoad(p, 8), AtomicLoad(q, 8)
+	if f != nil {
+		l, h := f(low, high)
+		AtomicStore(p, 8, l)
+		AtomicStore(q, 8, h)
+	}
+	return low, high
+}
