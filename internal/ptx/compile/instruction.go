@@ -125,9 +125,7 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	case "trap":
 		o.Imm = vm.LaunchFailed
 	case "barrier":
-		o.X = new(vm.Detail)
-		o.X.Arrive = slices.Contains([]string{"arrive"}, v.Get("arrive"))
-		o.X.Reduce = v.run != nil
+		o.X = &vm.Detail{Arrive: v.Get("arrive") == "arrive", Reduce: v.run != nil}
 		o.Imm = isa.Reduction(v.Variant)
 	case "whole", "warpgroup":
 		o.X = new(vm.Detail)

@@ -24,7 +24,8 @@ func tensorCopyRows() []*Instruction {
 		ahead   = "async bulk prefetch " + dim + "L2 global tile?"
 	)
 	var list []*Instruction
-	for _, row := range [][2]string{{load, "m M n"}, {several, "m M n c:b16"}, {store, "M n"}, {reduced, "M n"}, {ahead, "M"}} {
+	for _, row := range [][2]string{{load, "m M n"},
+		{several, "m M n c:b16"}, {store, "M n"}, {reduced, "M n"}, {ahead, "M"}} {
 		kind, make := vm.Touches, copyTensor
 		if row[0] == ahead {
 			kind, make = vm.Nothing, nil
