@@ -2422,7 +2422,36 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.TexObjectGetTextureDesc(th, driver.TexObject(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 382: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 382: // cuTensorMapEncodeTiled
+		p0 := pointer[driver.TensorMap](&a[0])
+		p4, there := slice[uint64](&a[4], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p5, there := slice[uint64](&a[5], max(uint64(uint32(a[2])), 1)-1)
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p6, there := slice[uint32](&a[6], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		p7, there := slice[uint32](&a[7], uint64(uint32(a[2])))
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.TensorMapEncodeTiled(th, int32(a[1]), driver.HostPtr(a[3]), p4, p5, p6, p7, int32(a[8]), int32(a[9]), int32(a[10]), int32(a[11]))
+		r = store(r, p0, v0)
+		return r
+	case 383: // cuTensorMapReplaceAddress
+		p0 := pointer[driver.TensorMap](&a[0])
+		if p0 == nil {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		v0, r := l.d.TensorMapReplaceAddress(th, *p0, driver.HostPtr(a[1]))
+		r = store(r, p0, v0)
+		return r
+	case 384: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
@@ -2435,79 +2464,79 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 383: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 385: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 384: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 386: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 385: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 387: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 386: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 388: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 387: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 389: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 388: // cuMemcpyAtoA_v2, in the order of the thread's own default stream
+	case 390: // cuMemcpyAtoA_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyAtoA(th, driver.Array(a[0]), a[1], driver.Array(a[2]), a[3], a[4])
-	case 389: // cuMemcpyAtoD_v2, in the order of the thread's own default stream
+	case 391: // cuMemcpyAtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyAtoD(th, driver.DevicePtr(a[0]), driver.Array(a[1]), a[2], a[3])
-	case 390: // cuMemcpyAtoH_v2, in the order of the thread's own default stream
+	case 392: // cuMemcpyAtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyAtoH(th, p0, driver.Array(a[1]), a[2])
-	case 391: // cuMemcpyDtoA_v2, in the order of the thread's own default stream
+	case 393: // cuMemcpyDtoA_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoA(th, driver.Array(a[0]), a[1], driver.DevicePtr(a[2]), a[3])
-	case 392: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 394: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 393: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 395: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 394: // cuMemcpyHtoA_v2, in the order of the thread's own default stream
+	case 396: // cuMemcpyHtoA_v2, in the order of the thread's own default stream
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoA(th, driver.Array(a[0]), a[1], p2)
-	case 395: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 397: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 396: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 398: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 397: // cuMemcpy, in the order of the thread's own default stream
+	case 399: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 398: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 400: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 399: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 401: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 400: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 402: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 401: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 403: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 402: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 404: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 403: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 405: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2910,6 +2939,8 @@ var callNames = [...]string{
 	"cuTexObjectGetResourceDesc",
 	"cuTexObjectGetResourceViewDesc",
 	"cuTexObjectGetTextureDesc",
+	"cuTensorMapEncodeTiled",
+	"cuTensorMapReplaceAddress",
 	"cuGraphInstantiateWithParams",
 	"cuLaunchKernelEx",
 	"cuMemcpy2DUnaligned",

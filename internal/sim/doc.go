@@ -48,7 +48,8 @@
 //     devices, contexts, streams and events
 //   - mem*.go, managed.go, registered.go, advice.go, vmm*.go: memory. mem*.go allocate, mem_copy.go and
 //     mem_box.go copy and set, mempool.go has pools, and mempool_calls.go allocates from them
-//   - array*.go, texture.go: arrays, and the textures and surfaces that kernels read and write
+//   - array*.go, texture.go, tensormap.go: arrays, the textures and surfaces that kernels read and write, and maps of
+//     tensors
 //   - external*.go, files_*.go, mappings_*.go, poller_*.go: memory and semaphores of other APIs, and what ipc*.go and
 //     these need of the operating system
 //   - module.go, library.go, link.go, function.go, occupancy.go, unknown.go: handles of code, which package code

@@ -162,7 +162,7 @@ func (r *lab) load(text string) driver.Module {
 // end.
 func (r *lab) kernel(name, params string) driver.Function {
 	r.t.Helper()
-	f, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry "+name+"("+params+") { wgmma.fence.sync.aligned; ret; }"),
+	f, res := r.ModuleGetFunction(r.th, r.load(header+".visible .entry "+name+"("+params+") { tcgen05.fence::before_thread_sync; ret; }"),
 		name)
 	r.must(res)
 	return f

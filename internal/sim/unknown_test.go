@@ -44,14 +44,14 @@ func TestUnknownKernels(t *testing.T) {
 			r.must(res)
 			r.must(r.GraphDestroy(r.th, g))
 			r.must(r.StreamSynchronize(r.th, s))
-			why := ": line 4: wgmma.fence.sync.aligned"
+			why := ": line 4: tcgen05.fence::before_thread_sync"
 			if diff := cmp.Diff([]string{"saxpy" + why, "other" + why}, named); diff != "" {
 				t.Errorf("it was said of (-want +got):\n%s", diff)
 			}
 			says := func(kernel string) string {
 				return "kernel \"" + kernel + "\" is unknown, and its launch is refused: " +
 					"say what it does with WithKernel, which takes an empty Kernel if that is nothing; " +
-					"its PTX cannot be executed: line 4: wgmma.fence.sync.aligned"
+					"its PTX cannot be executed: line 4: tcgen05.fence::before_thread_sync"
 			}
 			want := []Misuse{
 				{Op: "cuLaunchKernel", Handle: uintptr(saxpy), What: says("saxpy"), Count: 3},
@@ -81,8 +81,8 @@ func TestUnsupported(t *testing.T) {
 			"cusim: line 5, column 3: fatal: kernel x: unsupported.instruction: there is no instruction with this name"},
 		{"cubes", "tex.cube.v4.f32.f32 {a, a, a, a}, [t, {a, a, a, a}];", driver.ResultNotSupported,
 			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tex.cube.v4.f32.f32"},
-		{"tensors", "wgmma.fence.sync.aligned;", driver.ResultNotSupported,
-			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute wgmma.fence.sync.aligned"},
+		{"tensors", "tcgen05.fence::before_thread_sync;", driver.ResultNotSupported,
+			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute tcgen05.fence::before_thread_sync"},
 		{"a modifier", "add.f128 %x, 1, 2;", driver.ResultNotSupported,
 			"cusim: line 5, column 3: fatal: kernel x: the software driver cannot execute add.f128"},
 		{"no register", "mov.u32 %x, 1;", driver.ResultInvalidPTX,

@@ -90,21 +90,8 @@ func folderOf(path string) string { return path[:strings.LastIndex(path, "/")] }
 
 func compareTextures(t *testing.T, got map[string]string, software bool) {
 	t.Helper()
-	file, err := os.Open(texturesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	unpacked, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
 	same := 0
-	for name, want := range linesOf(string(text)) {
+	for name, want := range linesOf(unpacked(t, texturesFile)) {
 		if got[name] == want {
 			same++
 			continue
@@ -125,6 +112,25 @@ func compareTextures(t *testing.T, got map[string]string, software bool) {
 	if same < 900 {
 		t.Errorf("only %d lines are the same", same)
 	}
+}
+
+// unpacked returns the content of a file.
+func unpacked(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	packed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // wordsOf returns the words of a value.

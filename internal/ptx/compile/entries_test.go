@@ -41,7 +41,7 @@ func TestFaultsOfEntries(t *testing.T) {
 		table.Remove(f)
 	}
 	for _, e := range slices.Concat(recordedExamples(t), recordedWarps(t), manualExamples(), videoExamples(),
-		recordedVideoExamples(), hintExamples(), unrecordedExamples(), products(), fragments(),
+		recordedVideoExamples(), hintExamples(), unrecordedExamples(), products(), fragments(), warpgroups(),
 		recordedMatrices(t)) {
 		k, err := e.kernel()
 		if err != nil {

@@ -20,14 +20,6 @@ var missing = []string{
 	"vmin2", "vmin4", "vset", "vset2", "vset4", "vshl", "vshr", "vsub", "vsub2", "vsub4", "wgmma", "wmma",
 }
 
-// The last versions of PTX in which mad.f32 may be without a rounding mode, which is .rn then, in which wmma is without
-// .aligned, and in which its results in floats may be limited.
-const (
-	mostUnrounded = 31
-	mostUnaligned = 62
-	mostLimited   = 64
-)
-
 // form returns the instruction of the table for a text, or nil.
 func (t *translator) form(op string) *variant {
 	if v := t.find(op); v != nil {
@@ -40,27 +32,6 @@ func (t *translator) form(op string) *variant {
 		return t.find(strings.Replace(op, ".sync.", ".sync.aligned.", 1))
 	}
 	return nil
-}
-
-// available returns an error if the text's version or target does not have an instruction.
-func (t *translator) available(v *variant) *Error {
-	version, target := v.version, v.target
-	if v.Name == "wmma" {
-		aligned := strings.Contains(t.inst.Op, ".aligned")
-		switch {
-		case t.Text.Version <= mostUnaligned && aligned:
-			return t.unsupported("with .aligned before version 6.3 of PTX")
-		case t.Text.Version > mostUnaligned && !aligned:
-			return t.unsupported("without .aligned")
-		case t.Text.Version > mostLimited && v.Has("satfinite") && v.Get("ct")[0] == 'f':
-			return t.unsupported("with .satfinite for floats after version 6.4 of PTX")
-		case !aligned && strings.Contains(t.inst.Op, ".m16n16k16"):
-			version = 60
-		case !aligned:
-			version = 61
-		}
-	}
-	return t.since(version, target)
 }
 
 // since returns an error if the text's version or target is before one that it needs.
@@ -123,11 +94,9 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 	case "trap":
 		o.Imm = vm.LaunchFailed
 	case "barrier":
-		o.X = new(vm.Detail)
-		o.X.Arrive = slices.Contains([]string{"arrive"}, v.Get("arrive"))
-		o.X.Reduce = v.run != nil
+		o.X = &vm.Detail{Arrive: v.Get("arrive") == "arrive", Reduce: v.run != nil}
 		o.Imm = isa.Reduction(v.Variant)
-	case "whole":
+	case "whole", "warpgroup":
 		o.X = new(vm.Detail)
 		o.E = t.constant(vm.Constant{Value: uint64(vm.Full)})
 	case "cluster":
@@ -145,6 +114,8 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		return t.copyAsync(v, o)
 	case "bulk":
 		return t.bulk(v, o)
+	case "tensor":
+		return t.tensor(v, o)
 	case "stack":
 		o.A, o.Imm = t.sp, leastAligned
 	case "anyplace":
@@ -154,9 +125,8 @@ func (t *translator) instruction(in *syntax.Inst) *Error {
 		return err
 	}
 	t.emit(o, in.Pos, in.Op)
-	if o.Kind == vm.Branch || o.Kind == vm.Index || o.Kind == vm.Sync || o.Kind == vm.Barrier || o.Kind == vm.Cluster ||
-		o.Kind == vm.Exit ||
-		o.Kind == vm.Return {
+	switch o.Kind {
+	case vm.Branch, vm.Index, vm.Sync, vm.Barrier, vm.Cluster, vm.Exit, vm.Return:
 		t.joinNext()
 	}
 	return nil
@@ -175,6 +145,7 @@ func (t *translator) operands(v *variant, o *vm.Op) *Error {
 		return t.unsupported(fmt.Sprintf("%d operands", len(have)))
 	}
 	spare := len(have) - required // how many of the optional ones are there
+	constants := 0
 	for _, w := range want {
 		if w.Optional {
 			if spare == 0 {
@@ -182,16 +153,18 @@ func (t *translator) operands(v *variant, o *vm.Op) *Error {
 			}
 			spare--
 		}
-		if err := t.operand(v, o, w, have[0]); err != nil {
+		if err := t.operand(v, o, w, have[0], constants); err != nil {
 			return err
 		}
-		have = have[1:]
+		if have = have[1:]; w.Role == 'i' {
+			constants++
+		}
 	}
 	return nil
 }
 
-// operand translates one operand.
-func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Operand) (err *Error) {
+// operand translates one operand. If it is a constant, there are so many before.
+func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Operand, index int) (err *Error) {
 	typ := v.Type(w)
 	if err := t.restricted(v, w, have); err != nil {
 		return err
@@ -208,6 +181,8 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 		o.A, err = t.source(have, typ, !ofBF16(v))
 	case 'a':
 		o.A, err = t.source(have, typ, false)
+	case 'g':
+		err = t.factor(v, o, have, typ)
 	case 'b':
 		if o.B, err = t.source(have, typ, false); o.X != nil {
 			o.X.Counted = o.Kind == vm.Barrier || v.Special == "counted"
@@ -254,6 +229,9 @@ func (t *translator) operand(v *variant, o *vm.Op, w isa.Operand, have syntax.Op
 		if have.Kind != syntax.Literal {
 			return t.unsupported("a constant is expected")
 		}
+		if v.Special == "warpgroup" {
+			return t.factorConstant(o, have, index)
+		}
 		o.Imm = int64(have.Number.Bits)
 	case 'l':
 		err = t.target(o, have)
@@ -279,8 +257,6 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("a constant")
 	case constant && (v.Name == "discard" || v.Name == "applypriority") && w.Role == 'i' && n != 128:
 		return t.unsupported(fmt.Sprintf("%d bytes instead of 128", int64(n)))
-	case v.Name == "setmaxnreg" && t.Text.Features == "":
-		return t.unsupported(fmt.Sprintf("the target is not sm_%da", max(t.Text.Target, 90)))
 	case v.Name == "setmaxnreg" && constant && (n < 24 || n > 256 || n%8 != 0):
 		return t.unsupported(fmt.Sprintf("%d registers", int64(n)))
 	case constant && (v.Special == "registers" || v.Name == "movmatrix" || v.Name == "cvt" &&

@@ -1,11 +1,13 @@
 package compile
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/internal/ptx/isa"
 	"github.com/purecu/purecu/internal/ptx/operands"
+	"github.com/purecu/purecu/internal/ptx/tensormap"
 	"github.com/purecu/purecu/internal/ptx/vm"
 )
 
@@ -32,6 +34,10 @@ func TestRows(t *testing.T) {
 			case strings.HasPrefix(op, "mbarrier.") && !strings.HasPrefix(op, "mbarrier.init"),
 				strings.HasPrefix(op, "cp.async.mbarrier"):
 				before = "mbarrier.init.b64 [b64_0],64; mbarrier.init.shared.b64 [s],64;"
+			case v.Special == "tensor":
+				before = "mbarrier.init.shared.b64 [s],64;"
+			case v.Special == "warpgroup": // the descriptor of a matrix at the begin of shared memory
+				before = fmt.Sprintf("mov.u64 b64_1,%d;", vm.SharedBegin/16)
 			case v.Special == "bulk":
 				before = "mbarrier.init.shared.b64 [s+64],9; mov.u32 b32_1,16;"
 			case strings.HasPrefix(op, "sured.p") && v.T() == "b64":
@@ -56,7 +62,11 @@ func TestRows(t *testing.T) {
 				t.Errorf("%s: %v", operands.Form(v), err)
 				continue
 			}
-			l := launchOf(k, 1, 64, memory{1 << 32: vm.BytesOf(make([]uint64, 512))}, []uint64{1 << 32, 0})
+			words := make([]uint64, 512)
+			if v.Special == "tensor" {
+				copy(words, mapOf(isa.Dimensions(v), 1<<32+1024))
+			}
+			l := launchOf(k, 1, 64, memory{1 << 32: vm.BytesOf(words)}, []uint64{1 << 32, 0})
 			l.Const = make([]byte, m.Constants)
 			_, fault := l.Execute(new(vm.Stop))
 			if traps := v.Name == "trap" || v.Name == "brkpt"; (fault != nil) != traps {
@@ -64,4 +74,15 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
+}
+
+// mapOf returns the map of a tensor with some dimensions and 32 bits in each element, and boxes of 16 bytes.
+func mapOf(rank int, address uint64) []uint64 {
+	m := tensormap.Map{Type: 2, Rank: rank, Address: address}
+	for i := range rank {
+		m.Sizes[i], m.Strides[i], m.Box[i], m.Steps[i] = 4, 16, 1, 1
+	}
+	m.Box[0] = 4
+	words := m.Encode()
+	return words[:]
 }

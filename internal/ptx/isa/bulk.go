@@ -119,18 +119,7 @@ func reduceBulk(v Variant) vm.Func {
 		f = flushedUpdate(v)
 	}
 	return inBulk(v, func(to, from unsafe.Pointer) {
-		for at := uint64(0); at < bulk; at += size {
-			x, source := uint64(0), unsafe.Add(from, at)
-			switch size {
-			case 2:
-				x = uint64(*(*uint16)(source))
-			case 4:
-				x = uint64(*(*uint32)(source))
-			default:
-				x = *(*uint64)(source)
-			}
-			change(to, int(at/size), size, func(old uint64) uint64 { return f(old, x, 0) })
-		}
+		changeAll(to, from, bulk, size, f)
 	})
 }
 

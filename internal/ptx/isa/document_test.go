@@ -107,6 +107,14 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 - There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
   anisotropic filters, and no texture or surface references.
 
+## Products of warpgroups, and maps of tensors
+
+- ` + "`wgmma`" + ` is executed at once, by each warp for its 16 rows, so that a fence or a wait that is missing is not
+  found. Its matrices lie in shared memory as those of an H200 do, with all swizzles. The sums have 64 bits; those of
+  e4m3 and e5m2 have about 13 on an H200, and may differ by a tenth where large products cancel out.
+- Maps of tensors are tiled, with all swizzles, steps and elements, and not interleaved. They are in a parameter of the
+  kernel, or in global or constant memory. There is no ` + "`.im2col`, no `tensormap.replace`" + `, and no sparse ` + "`wgmma`" + `.
+
 ## What is not executed
 
 - Constants of 128 bits.
@@ -205,7 +213,7 @@ func TestTable(t *testing.T) {
 				t.Fatalf("%s is not found", v)
 			}
 			for _, o := range v.Operands() {
-				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxytT0123", o.Role) < 0 {
+				if o.Type == "" || strings.IndexByte("dabceABCPvwmnislxytgMT0123", o.Role) < 0 {
 					t.Errorf("%s: operand %c:%s", v, o.Role, o.Type)
 				}
 			}

@@ -47,14 +47,15 @@ var versions = map[int32]string{
 		.m16n8k8.f64 .noftz.bf16 .noftz.bf16x2 .rn.tf32 .rni.bf16 .rz.tf32 .shared::cluster .shared::cta.b64
 		.try_wait .u16.bf16`,
 	80: `%current_graph_exec barrier.acquire barrier.relaxed barrier.release elect fence.async
-		mbarrier.acquire mbarrier.release setmaxnreg .bulk .complete_tx .expect_tx .mbarrier_init .relu.s32
-		.s16x2 .u16x2`,
-	81: `%aggr_smem_size sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64 sured.max.u64 atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
+		mbarrier.acquire mbarrier.release setmaxnreg wgmma .bulk .complete_tx .expect_tx .mbarrier_init .relu.s32
+		.s16x2 .tensormap .u16x2`,
+	81: `%aggr_smem_size sured.min.b64 sured.min.s64 sured.min.u64 sured.max.b64 sured.max.s64 sured.max.u64
+		atom.v2 atom.v4 cvt.satfinite.f16x2.f32 red.mbarrier::complete_tx::bytes red.v2
 		red.v4 st.mbarrier::complete_tx::bytes .satfinite.bf16 .satfinite.bf16x2 .satfinite.f16 .satfinite.tf32
 		.v8`,
 	82: `lop3.and lop3.or .mmio`,
-	83: `.b128 .param::entry .param::func`,
-	84: `.e4m3 .e5m2 .sys.b128`,
+	83: `.b128 .param::entry .param::func .tensormap::generic`,
+	84: `mma.e4m3 mma.e5m2 wgmma.s8.u8 wgmma.u8.s8 .sys.b128`,
 	85: `mma.sp::ordered_metadata`,
 	86: `cp.bulk.shared::cta.global cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32 mbarrier.arrive.relaxed
 		.arrive_drop.relaxed .test_wait.relaxed`,
@@ -86,12 +87,12 @@ var targets = map[int32]string{
 	89: `.e4m3 .e4m3x2 .e5m2 .e5m2x2`,
 	90: `%aggr_smem_size %cluster_ctaid %cluster_ctarank %cluster_nctaid %cluster_nctarank %clusterid
 		%is_explicit_cluster %nclusterid add.bf16 add.bf16x2 atom.b128 atom.v2 atom.v4 cvt.bf16.bf16 elect fence.async
-		getctarank griddepcontrol mapa mbarrier.relaxed mul.bf16 mul.bf16x2 red.v2 red.v4 setmaxnreg stmatrix
+		getctarank griddepcontrol mapa mbarrier.relaxed mul.bf16 mul.bf16x2 red.v2 red.v4 setmaxnreg stmatrix wgmma
 		sub.bf16 sub.bf16x2 .approx.bf16 .approx.bf16x2 .bf16.f16 .bf16.f64 .bf16.s16 .bf16.s32 .bf16.s64
 		.bf16.u16 .bf16.u32 .bf16.u64 .bulk .cluster .complete_tx .eq.bf16 .eq.bf16x2 .expect_tx .f16.bf16
 		.f64.bf16 .m16n8k16.f64 .m16n8k4.f64 .m16n8k8.f64 .mbarrier::complete_tx::bytes .noftz.bf16
 		.noftz.bf16x2 .relu.s32 .rn.tf32 .rni.bf16 .rz.tf32 .s16x2 .shared::cluster .try_wait .u16.bf16 .u16x2
-		.v8`,
+		.tensormap .tensormap::generic .v8`,
 	100: `cvt.rn.satfinite.tf32 cvt.rz.satfinite.tf32`,
 }
 

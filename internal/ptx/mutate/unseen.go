@@ -32,11 +32,13 @@ var unseen = []struct{ entry, what, why string }{
 	{`^(tex|tld4) `, `^t=.* the other sign$`, "the texture says how its values are read"},
 	{`^mov vec=`, `bit of the result$`, "each element is moved twice, so that the bit changes back"},
 
+	{`^cp .*async bulk tensor `, `^tile=`, "boxes are tiles if nothing else is said"},
+
 	// What it changes is not visible.
 	{`^createpolicy `, `.`, "the value of a policy is not defined, and caches have no policies"},
 	{`^%`, `bit of the result$`, "the time is another one each time"},
 	{`^%clock_hi$`, `lane`, "the counter does not become so large"},
-	{`^(membar|fence) `, `nothing`, "the executor orders all accesses of a thread"},
+	{`^(membar|fence) `, `nothing|lane`, "the executor orders all accesses of a thread"},
 	{`^(w?mma) .*mma|^mma |^wmma (load|store)`, `^a lane is left out$`, "the function computes for the whole warp"},
 	{`^sin `, `^ftz= is ftz$`, "the error is bounded absolutely, so that the sine of a subnormal number may be 0"},
 	{`^cos `, `^ftz=`, "the cosine of a subnormal number is 1"},

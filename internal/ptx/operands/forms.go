@@ -63,6 +63,16 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 	switch {
 	case w.Role == 'T':
 		return imageOf(v)
+	case w.Role == 'M':
+		return "[b64_0, {" + strings.Join(strings.Fields("b32_2 b32_2 b32_2 b32_2 b32_2")[:isa.Dimensions(v)], ",") + "}]"
+	case v.Special == "tensor" && (w.Role == 'm' || w.Role == 'n' && i == 1):
+		return "[s+128]"
+	case v.Special == "tensor" && w.Role == 'n':
+		return "[s]"
+	case w.Role == 'g':
+		return "{b32_5,b32_6,b32_7,b32_8}"
+	case w.Role == 'i' && v.Special == "warpgroup":
+		return "1"
 	case w.Role == 'm' && shared:
 		return "[s]"
 	case w.Role == 'm' && space == "local":

@@ -80,3 +80,14 @@ func (w *Warp) vectorMemory(o *Op, n uint64, shared, write bool) *simd.Memory {
 	}
 	return w.cached(o, write).accesses(uint64(o.Imm), n)
 }
+
+// ReadShared reads 16 bytes of the shared memory of the block. It reports false after a fault.
+//
+//go:norace
+func (w *Warp) ReadShared(addr uint32) (data [16]byte, there bool) {
+	p := w.SharedPointer(w.First(), addr, uint64(len(data)), false)
+	if p == nil {
+		return data, false
+	}
+	return *(*[16]byte)(p), true
+}

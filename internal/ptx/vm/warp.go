@@ -75,6 +75,9 @@ func (w *Warp) Each(yield func(lane int) bool) {
 	}
 }
 
+// Index returns the number of the warp in its block.
+func (w *Warp) Index() int { return w.index }
+
 // First returns the lowest active lane.
 func (w *Warp) First() int { return bits.TrailingZeros32(w.Active) & (Lanes - 1) }
 

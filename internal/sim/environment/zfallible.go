@@ -365,6 +365,8 @@ func fallible() []string {
 		"cuSurfObjectCreate",
 		"cuSurfObjectDestroy",
 		"cuSurfObjectGetResourceDesc",
+		"cuTensorMapEncodeTiled",
+		"cuTensorMapReplaceAddress",
 		"cuTexObjectCreate",
 		"cuTexObjectDestroy",
 		"cuTexObjectGetResourceDesc",

@@ -1255,7 +1255,7 @@ int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instanti
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(382, 12000, a);
+	return cusim_call(384, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
@@ -1731,7 +1731,7 @@ int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(383, 11060, a);
+	return cusim_call(385, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
@@ -2401,7 +2401,7 @@ int cuMemcpy2DUnaligned_v2(void *pCopy)
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(384, 2000, a);
+	return cusim_call(386, 2000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
@@ -2413,7 +2413,7 @@ int cuMemcpy2D_v2(void *pCopy)
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(385, 2000, a);
+	return cusim_call(387, 2000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2486,7 +2486,7 @@ int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(386, 4000, a);
+	return cusim_call(388, 4000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
@@ -2498,7 +2498,7 @@ int cuMemcpy3D_v2(void *pCopy)
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(387, 2000, a);
+	return cusim_call(389, 2000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
@@ -2532,7 +2532,7 @@ int cuMemcpyAtoA_v2(void *dstArray, size_t dstOffset, void *srcArray, size_t src
 int cuMemcpyAtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(388, 2000, a);
+	return cusim_call(390, 2000, a);
 }
 
 int cuMemcpyAtoD(unsigned int dstDevice, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2553,7 +2553,7 @@ int cuMemcpyAtoD_v2(unsigned long long dstDevice, void *srcArray, size_t srcOffs
 int cuMemcpyAtoD_v2_ptds(unsigned long long dstDevice, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(389, 2000, a);
+	return cusim_call(391, 2000, a);
 }
 
 int cuMemcpyAtoH(void *dstHost, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2596,7 +2596,7 @@ int cuMemcpyAtoH_v2(void *dstHost, void *srcArray, size_t srcOffset, size_t Byte
 int cuMemcpyAtoH_v2_ptds(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(390, 2000, a);
+	return cusim_call(392, 2000, a);
 }
 
 int cuMemcpyBatchAsync(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
@@ -2641,7 +2641,7 @@ int cuMemcpyDtoA_v2(void *dstArray, size_t dstOffset, unsigned long long srcDevi
 int cuMemcpyDtoA_v2_ptds(void *dstArray, size_t dstOffset, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, srcDevice, ByteCount};
-	return cusim_call(391, 2000, a);
+	return cusim_call(393, 2000, a);
 }
 
 int cuMemcpyDtoD(unsigned int dstDevice, unsigned int srcDevice, unsigned int ByteCount)
@@ -2682,7 +2682,7 @@ int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(392, 2000, a);
+	return cusim_call(394, 2000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2723,7 +2723,7 @@ int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCoun
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(393, 2000, a);
+	return cusim_call(395, 2000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2766,7 +2766,7 @@ int cuMemcpyHtoA_v2(void *dstArray, size_t dstOffset, void *srcHost, size_t Byte
 int cuMemcpyHtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(394, 2000, a);
+	return cusim_call(396, 2000, a);
 }
 
 int cuMemcpyHtoD(unsigned int dstDevice, void *srcHost, unsigned int ByteCount)
@@ -2807,7 +2807,7 @@ int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCoun
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(395, 2000, a);
+	return cusim_call(397, 2000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
@@ -2831,13 +2831,13 @@ int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsig
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(396, 4000, a);
+	return cusim_call(398, 4000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(397, 4000, a);
+	return cusim_call(399, 4000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2869,7 +2869,7 @@ int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(398, 2000, a);
+	return cusim_call(400, 2000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2903,7 +2903,7 @@ int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned sho
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(399, 2000, a);
+	return cusim_call(401, 2000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2937,7 +2937,7 @@ int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(400, 2000, a);
+	return cusim_call(402, 2000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -2971,7 +2971,7 @@ int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(401, 2000, a);
+	return cusim_call(403, 2000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -3003,7 +3003,7 @@ int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(402, 2000, a);
+	return cusim_call(404, 2000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3035,7 +3035,7 @@ int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(403, 2000, a);
+	return cusim_call(405, 2000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3781,26 +3781,14 @@ int cuTensorMapEncodeIm2colWide(void *tensorMap, int tensorDataType, uint32_t te
 
 int cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, void *globalDim, void *globalStrides, void *boxDim, void *elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill)
 {
-	(void)tensorMap;
-	(void)tensorDataType;
-	(void)tensorRank;
-	(void)globalAddress;
-	(void)globalDim;
-	(void)globalStrides;
-	(void)boxDim;
-	(void)elementStrides;
-	(void)interleave;
-	(void)swizzle;
-	(void)l2Promotion;
-	(void)oobFill;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)tensorMap, (uint32_t)tensorDataType, (uint32_t)tensorRank, (uintptr_t)globalAddress, (uintptr_t)globalDim, (uintptr_t)globalStrides, (uintptr_t)boxDim, (uintptr_t)elementStrides, (uint32_t)interleave, (uint32_t)swizzle, (uint32_t)l2Promotion, (uint32_t)oobFill};
+	return cusim_call(382, 12000, a);
 }
 
 int cuTensorMapReplaceAddress(void *tensorMap, void *globalAddress)
 {
-	(void)tensorMap;
-	(void)globalAddress;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)tensorMap, (uintptr_t)globalAddress};
+	return cusim_call(383, 12000, a);
 }
 
 int cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTexDesc, void *pResViewDesc)
