@@ -107,7 +107,7 @@ func TestWorkqueueConfig(t *testing.T) {
 	if got, is := r.WorkqueueConfig(); !is || got != want {
 		t.Errorf("%+v, %v, want %+v", got, is, want)
 	}
-	r.SetSMCount(8)
+	r.SetSM(DevSmResource{SmCount: 8})
 	if _, is := r.WorkqueueConfig(); is {
 		t.Error("multiprocessors are work queues")
 	}
@@ -127,6 +127,10 @@ func TestSM(t *testing.T) {
 	inC.Type, inC.Its = CU_DEV_RESOURCE_TYPE_SM, want
 	if got, is := r.SM(); !is || got != want || r.SMCount() != 8 {
 		t.Errorf("%+v, %v, and %d multiprocessors, want %+v", got, is, r.SMCount(), want)
+	}
+	inC.Its = DevSmResource{}
+	if r.SetSM(want); inC.Its != want || inC.Own != [92]byte{} {
+		t.Errorf("the resource is set to %+v and %v, want %+v", inC.Its, inC.Own, want)
 	}
 	inC.Type = CU_DEV_RESOURCE_TYPE_WORKQUEUE
 	if got, is := r.SM(); is || got != (DevSmResource{}) {

@@ -161,9 +161,16 @@ func (r *DevResource) SMCount() uint32 {
 	return uint32(r[resourceAt])
 }
 
-// SetSMCount makes the resource one of n multiprocessors.
-func (r *DevResource) SetSMCount(n uint32) {
-	r[0], r[resourceAt] = CU_DEV_RESOURCE_TYPE_SM, uint64(n)
+// SetSM makes the resource one of multiprocessors. The driver's words stay as they are.
+//
+// Unverified: see [DevSmResource].
+func (r *DevResource) SetSM(s DevSmResource) {
+	const upper = ^uint64(math.MaxUint32)
+	r[0] = r[0]&upper | CU_DEV_RESOURCE_TYPE_SM
+	w := r[resourceAt:]
+	w[0] = uint64(s.SmCount) | uint64(s.MinSmPartitionSize)<<32
+	w[1] = uint64(s.SmCoscheduledAlignment) | uint64(s.Flags)<<32
+	w[2] = w[2]&upper | uint64(s.LocalityDomainId)
 }
 
 // SM returns the multiprocessors that the resource is. It reports false if the resource is of another

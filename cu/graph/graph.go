@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/dot"
 	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/subject"
 )
@@ -368,8 +368,8 @@ func (g *Graph) dot() ([]byte, error) {
 		return nil, err
 	}
 	place := make(map[driver.GraphNode]int, len(nodes))
-	b := new(bytes.Buffer)
-	fmt.Fprintln(b, "digraph {\n\tnode [shape=box]")
+	picture := dot.New()
+	name := func(i int) string { return fmt.Sprint("n", i) }
 	var events []driver.Event
 	for i, n := range nodes {
 		place[n] = i
@@ -390,15 +390,15 @@ func (g *Graph) dot() ([]byte, error) {
 			}
 			label = fmt.Sprintf("%s %d", label, number)
 		}
-		fmt.Fprintf(b, "\tn%d [label=%q]\n", i, label)
+		picture.Node(name(i), label)
 	}
 	for _, e := range edges {
 		label := ""
 		if e.kind != EdgeFull {
-			label = fmt.Sprintf(" [label=%q]", e.kind)
+			label = e.kind.String()
 		}
-		fmt.Fprintf(b, "\tn%d -> n%d%s\n", place[e.from], place[e.to], label)
+		picture.Edge(name(place[e.from]), name(place[e.to]), label)
 	}
-	fmt.Fprintln(b, "}")
-	return b.Bytes(), nil
+	picture.End()
+	return picture.Bytes(), nil
 }

@@ -11,9 +11,9 @@
 // function of a process that returns this is named on standard error. build -list lists the
 // functions. The library exports a variable, cusim_simulated, which NVIDIA's library does not have.
 //
-// libcuda.so.1 is written in C. It loads libcusim.so, the driver with its Go runtime, at the first
-// cuInit. So before cuInit a process may load the library, ask for its version and its functions,
-// and fork. As with NVIDIA's driver, a child of a process that has called cuInit cannot use the
+// libcuda.so.1 is written in C. It loads libcusim.so, the driver with its Go runtime, at the first cuInit, or the
+// first call that checkpoints another process, which needs no cuInit. So before this a process may load the library, ask
+// for its version and its functions, and fork. As with NVIDIA's driver, a child of a process that has called cuInit cannot use the
 // driver: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
 //
 // If the process may have too few threads, file descriptors or too little memory, cuInit says so on

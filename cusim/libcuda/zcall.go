@@ -418,7 +418,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphClone(th, driver.Graph(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 81: // cuGraphAddEmptyNode
+	case 81: // cuGraphDebugDotPrint
+		p1, there := text(&a[1])
+		if !there {
+			return l.refuse(driver.ResultInvalidValue)
+		}
+		return l.d.GraphDebugDotPrint(th, driver.Graph(a[0]), p1, uint32(a[2]))
+	case 82: // cuGraphAddEmptyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -430,7 +436,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEmptyNode(th, driver.Graph(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 82: // cuGraphAddEventRecordNode
+	case 83: // cuGraphAddEventRecordNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -442,7 +448,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventRecordNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 83: // cuGraphAddEventWaitNode
+	case 84: // cuGraphAddEventWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -454,21 +460,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddEventWaitNode(th, driver.Graph(a[1]), p2, driver.Event(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 84: // cuGraphEventRecordNodeGetEvent
+	case 85: // cuGraphEventRecordNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventRecordNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 85: // cuGraphEventRecordNodeSetEvent
+	case 86: // cuGraphEventRecordNodeSetEvent
 		return l.d.GraphEventRecordNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 86: // cuGraphEventWaitNodeGetEvent
+	case 87: // cuGraphEventWaitNodeGetEvent
 		p1 := pointer[driver.Event](&a[1])
 		v1, r := l.d.GraphEventWaitNodeGetEvent(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 87: // cuGraphEventWaitNodeSetEvent
+	case 88: // cuGraphEventWaitNodeSetEvent
 		return l.d.GraphEventWaitNodeSetEvent(th, driver.GraphNode(a[0]), driver.Event(a[1]))
-	case 88: // cuGraphGetNodes
+	case 89: // cuGraphGetNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -480,7 +486,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 89: // cuGraphGetEdges
+	case 90: // cuGraphGetEdges
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -499,12 +505,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphGetEdges(th, driver.Graph(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 90: // cuGraphNodeGetType
+	case 91: // cuGraphNodeGetType
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.GraphNodeGetType(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 91: // cuGraphInstantiateWithFlags
+	case 92: // cuGraphInstantiateWithFlags
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuGraphInstantiateWithFlags", inContext|uncaptured)
@@ -512,24 +518,24 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphInstantiateWithFlags(th, driver.Graph(a[1]), a[2])
 		r = store(r, p0, v0)
 		return r
-	case 92: // cuGraphExecUpdate
+	case 93: // cuGraphExecUpdate
 		p2 := pointer[driver.GraphNode](&a[2])
 		p3 := pointer[int32](&a[3])
 		v2, v3, r := l.d.GraphExecUpdate(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		r = offerAlways(r, p3, v3)
 		return r
-	case 93: // cuGraphExecEventRecordNodeSetEvent
+	case 94: // cuGraphExecEventRecordNodeSetEvent
 		return l.d.GraphExecEventRecordNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 94: // cuGraphExecEventWaitNodeSetEvent
+	case 95: // cuGraphExecEventWaitNodeSetEvent
 		return l.d.GraphExecEventWaitNodeSetEvent(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Event(a[2]))
-	case 95: // cuGraphLaunch
+	case 96: // cuGraphLaunch
 		return l.d.GraphLaunch(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 96: // cuGraphUpload
+	case 97: // cuGraphUpload
 		return l.d.GraphUpload(th, driver.GraphExec(a[0]), driver.Stream(a[1]))
-	case 97: // cuGraphExecDestroy
+	case 98: // cuGraphExecDestroy
 		return l.d.GraphExecDestroy(th, driver.GraphExec(a[0]))
-	case 98: // cuIpcGetEventHandle
+	case 99: // cuIpcGetEventHandle
 		p0 := pointer[driver.IPCEventHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -537,7 +543,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcGetEventHandle(th, driver.Event(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 99: // cuIpcOpenEventHandle
+	case 100: // cuIpcOpenEventHandle
 		p0 := pointer[driver.Event](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -549,7 +555,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenEventHandle(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 100: // cuIpcGetMemHandle
+	case 101: // cuIpcGetMemHandle
 		p0 := pointer[driver.IPCMemHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -557,7 +563,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcGetMemHandle(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 101: // cuIpcOpenMemHandle_v2
+	case 102: // cuIpcOpenMemHandle_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -569,16 +575,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.IpcOpenMemHandle(th, *p1, uint32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 102: // cuIpcCloseMemHandle
+	case 103: // cuIpcCloseMemHandle
 		return l.d.IpcCloseMemHandle(th, driver.DevicePtr(a[0]))
-	case 103: // cuMemGetInfo_v2
+	case 104: // cuMemGetInfo_v2
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetInfo(th)
 		r = offerAlways(r, p0, v0)
 		r = offerAlways(r, p1, v1)
 		return r
-	case 104: // cuMemAlloc_v2
+	case 105: // cuMemAlloc_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemAlloc", inContext|uncaptured)
@@ -586,9 +592,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAlloc(th, a[1])
 		r = offerAlways(r, p0, v0)
 		return r
-	case 105: // cuMemFree_v2
+	case 106: // cuMemFree_v2
 		return l.d.MemFree(th, driver.DevicePtr(a[0]))
-	case 106: // cuMemAllocAsync
+	case 107: // cuMemAllocAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemAllocAsync", uncaptured)
@@ -596,9 +602,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocAsync(th, a[1], driver.Stream(a[2]))
 		r = offerAlways(r, p0, v0)
 		return r
-	case 107: // cuMemFreeAsync
+	case 108: // cuMemFreeAsync
 		return l.d.MemFreeAsync(th, driver.DevicePtr(a[0]), driver.Stream(a[1]))
-	case 108: // cuMemHostAlloc
+	case 109: // cuMemHostAlloc
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemHostAlloc", inContext|uncaptured)
@@ -606,9 +612,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostAlloc(th, a[1], uint32(a[2]))
 		r = offerAlways(r, p0, v0)
 		return r
-	case 109: // cuMemFreeHost
+	case 110: // cuMemFreeHost
 		return l.d.MemFreeHost(th, driver.HostPtr(a[0]))
-	case 110: // cuMemHostGetDevicePointer_v2
+	case 111: // cuMemHostGetDevicePointer_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemHostGetDevicePointer", inContext)
@@ -616,7 +622,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostGetDevicePointer(th, driver.HostPtr(a[1]), uint32(a[2]))
 		r = offerAlways(r, p0, v0)
 		return r
-	case 111: // cuMemHostGetFlags
+	case 112: // cuMemHostGetFlags
 		p0 := pointer[uint32](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -624,43 +630,43 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemHostGetFlags(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 112: // cuMemHostRegister_v2
+	case 113: // cuMemHostRegister_v2
 		return l.d.MemHostRegister(th, driver.HostPtr(a[0]), a[1], uint32(a[2]))
-	case 113: // cuMemHostUnregister
+	case 114: // cuMemHostUnregister
 		return l.d.MemHostUnregister(th, driver.HostPtr(a[0]))
-	case 114: // cuMemcpyHtoD_v2
+	case 115: // cuMemcpyHtoD_v2
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return l.d.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 115: // cuMemcpyDtoH_v2
+	case 116: // cuMemcpyDtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return l.d.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 116: // cuMemcpyHtoDAsync_v2
+	case 117: // cuMemcpyHtoDAsync_v2
 		return l.d.MemcpyHtoDAsync(th, driver.DevicePtr(a[0]), driver.HostPtr(a[1]), a[2], driver.Stream(a[3]))
-	case 117: // cuMemcpyDtoHAsync_v2
+	case 118: // cuMemcpyDtoHAsync_v2
 		return l.d.MemcpyDtoHAsync(th, driver.HostPtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 118: // cuMemcpyDtoD_v2
+	case 119: // cuMemcpyDtoD_v2
 		return l.d.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 119: // cuMemcpyDtoDAsync_v2
+	case 120: // cuMemcpyDtoDAsync_v2
 		return l.d.MemcpyDtoDAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 120: // cuMemcpyPeer
+	case 121: // cuMemcpyPeer
 		return l.d.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 121: // cuMemcpyPeerAsync
+	case 122: // cuMemcpyPeerAsync
 		return l.d.MemcpyPeerAsync(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4], driver.Stream(a[5]))
-	case 122: // cuMemsetD8_v2
+	case 123: // cuMemsetD8_v2
 		return l.d.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
-	case 123: // cuMemsetD32_v2
+	case 124: // cuMemsetD32_v2
 		return l.d.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 124: // cuMemsetD8Async
+	case 125: // cuMemsetD8Async
 		return l.d.MemsetD8Async(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2], driver.Stream(a[3]))
-	case 125: // cuMemsetD32Async
+	case 126: // cuMemsetD32Async
 		return l.d.MemsetD32Async(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2], driver.Stream(a[3]))
-	case 126: // cuModuleLoadData
+	case 127: // cuModuleLoadData
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuModuleLoadData", inContext)
@@ -672,7 +678,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadData(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 127: // cuModuleLoadDataEx
+	case 128: // cuModuleLoadDataEx
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuModuleLoadDataEx", inContext)
@@ -692,9 +698,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadDataEx(th, p1, p3, p4)
 		r = store(r, p0, v0)
 		return r
-	case 128: // cuModuleUnload
+	case 129: // cuModuleUnload
 		return l.d.ModuleUnload(th, driver.Module(a[0]))
-	case 129: // cuModuleGetFunction
+	case 130: // cuModuleGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -706,7 +712,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleGetFunction(th, driver.Module(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 130: // cuModuleGetGlobal_v2
+	case 131: // cuModuleGetGlobal_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -719,30 +725,30 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p0, v0)
 		r = offerAlways(r, p1, v1)
 		return r
-	case 131: // cuFuncGetAttribute
+	case 132: // cuFuncGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncGetAttribute(th, int32(a[1]), driver.Function(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 132: // cuFuncSetAttribute
+	case 133: // cuFuncSetAttribute
 		return l.d.FuncSetAttribute(th, driver.Function(a[0]), int32(a[1]), int32(a[2]))
-	case 133: // cuFuncGetName
+	case 134: // cuFuncGetName
 		v0, r := l.d.FuncGetName(th, driver.Function(a[1]))
 		r = l.storeText(r, pointer[uintptr](&a[0]), v0)
 		return r
-	case 134: // cuFuncGetParamInfo
+	case 135: // cuFuncGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		p3 := pointer[uint64](&a[3])
 		v2, v3, r := l.d.FuncGetParamInfo(th, driver.Function(a[0]), a[1])
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 135: // cuOccupancyMaxActiveBlocksPerMultiprocessor
+	case 136: // cuOccupancyMaxActiveBlocksPerMultiprocessor
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessor(th, driver.Function(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 136: // cuOccupancyMaxPotentialBlockSize
+	case 137: // cuOccupancyMaxPotentialBlockSize
 		p0 := pointer[int32](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuOccupancyMaxPotentialBlockSize", inContext)
@@ -755,37 +761,37 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 137: // cuLaunchKernel
+	case 138: // cuLaunchKernel
 		return l.d.LaunchKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], &a[10]))
-	case 138: // cuLaunchKernelEx
+	case 139: // cuLaunchKernelEx
 		return l.d.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 139: // cuLaunchCooperativeKernel
+	case 140: // cuLaunchCooperativeKernel
 		return l.d.LaunchCooperativeKernel(th, driver.Function(a[0]), uint32(a[1]), uint32(a[2]), uint32(a[3]), uint32(a[4]), uint32(a[5]), uint32(a[6]), uint32(a[7]), driver.Stream(a[8]), kernelParams(&a[9], nil))
-	case 140: // cuDeviceGetDefaultMemPool
+	case 141: // cuDeviceGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetDefaultMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 141: // cuDeviceGetGraphMemAttribute
+	case 142: // cuDeviceGetGraphMemAttribute
 		v2, r := l.d.DeviceGetGraphMemAttribute(th, driver.Device(a[0]), int32(a[1]))
 		r = storePart(r, pointer[byte](&a[2]), v2, graphMemAttributeSize(int32(a[1])))
 		return r
-	case 142: // cuDeviceGetMemPool
+	case 143: // cuDeviceGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		v0, r := l.d.DeviceGetMemPool(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 143: // cuDeviceGraphMemTrim
+	case 144: // cuDeviceGraphMemTrim
 		return l.d.DeviceGraphMemTrim(th, driver.Device(a[0]))
-	case 144: // cuDeviceSetGraphMemAttribute
+	case 145: // cuDeviceSetGraphMemAttribute
 		p2 := pointer[byte](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceSetGraphMemAttribute(th, driver.Device(a[0]), int32(a[1]), loadPart[uint64](p2, graphMemAttributeSize(int32(a[1]))))
-	case 145: // cuDeviceSetMemPool
+	case 146: // cuDeviceSetMemPool
 		return l.d.DeviceSetMemPool(th, driver.Device(a[0]), driver.MemoryPool(a[1]))
-	case 146: // cuMemAllocFromPoolAsync
+	case 147: // cuMemAllocFromPoolAsync
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemAllocFromPoolAsync", uncaptured)
@@ -793,7 +799,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocFromPoolAsync(th, a[1], driver.MemoryPool(a[2]), driver.Stream(a[3]))
 		r = offerAlways(r, p0, v0)
 		return r
-	case 147: // cuMemGetDefaultMemPool
+	case 148: // cuMemGetDefaultMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -802,7 +808,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetDefaultMemPool(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 148: // cuMemGetMemPool
+	case 149: // cuMemGetMemPool
 		p0 := pointer[driver.MemoryPool](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -811,7 +817,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetMemPool(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 149: // cuMemPoolCreate
+	case 150: // cuMemPoolCreate
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemPoolCreate", uncaptured)
@@ -823,18 +829,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 150: // cuMemPoolDestroy
+	case 151: // cuMemPoolDestroy
 		return l.d.MemPoolDestroy(th, driver.MemoryPool(a[0]))
-	case 151: // cuMemPoolExportPointer
+	case 152: // cuMemPoolExportPointer
 		p0 := pointer[driver.MemPoolPtrExportData](&a[0])
 		v0, r := l.d.MemPoolExportPointer(th, driver.DevicePtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 152: // cuMemPoolExportToShareableHandle
+	case 153: // cuMemPoolExportToShareableHandle
 		v0, r := l.d.MemPoolExportToShareableHandle(th, driver.MemoryPool(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 153: // cuMemPoolGetAccess
+	case 154: // cuMemPoolGetAccess
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
@@ -843,11 +849,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolGetAccess(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 154: // cuMemPoolGetAttribute
+	case 155: // cuMemPoolGetAttribute
 		v2, r := l.d.MemPoolGetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]))
 		r = storePart(r, pointer[byte](&a[2]), v2, memPoolAttributeSize(int32(a[1])))
 		return r
-	case 155: // cuMemPoolImportFromShareableHandle
+	case 156: // cuMemPoolImportFromShareableHandle
 		p0 := pointer[driver.MemoryPool](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemPoolImportFromShareableHandle", uncaptured)
@@ -855,7 +861,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]), a[3])
 		r = store(r, p0, v0)
 		return r
-	case 156: // cuMemPoolImportPointer
+	case 157: // cuMemPoolImportPointer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -867,35 +873,35 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemPoolImportPointer(th, driver.MemoryPool(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 157: // cuMemPoolSetAccess
+	case 158: // cuMemPoolSetAccess
 		p1, there := slice[driver.MemAccessDesc](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemPoolSetAccess", uncaptured)
 		}
 		return l.d.MemPoolSetAccess(th, driver.MemoryPool(a[0]), p1)
-	case 158: // cuMemPoolSetAttribute
+	case 159: // cuMemPoolSetAttribute
 		p2 := pointer[byte](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPoolSetAttribute(th, driver.MemoryPool(a[0]), int32(a[1]), loadPart[uint64](p2, memPoolAttributeSize(int32(a[1]))))
-	case 159: // cuMemPoolTrimTo
+	case 160: // cuMemPoolTrimTo
 		return l.d.MemPoolTrimTo(th, driver.MemoryPool(a[0]), a[1])
-	case 160: // cuMemSetMemPool
+	case 161: // cuMemSetMemPool
 		p0 := pointer[driver.MemLocation](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemSetMemPool", uncaptured)
 		}
 		return l.d.MemSetMemPool(th, *p0, int32(a[1]), driver.MemoryPool(a[2]))
-	case 161: // cuMemAdvise_v2
+	case 162: // cuMemAdvise_v2
 		p3 := pointer[driver.MemLocation](&a[3])
 		if p3 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemAdvise(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), *p3)
-	case 162: // cuMemAdvise
+	case 163: // cuMemAdvise
 		return l.d.MemAdviseV1(th, driver.DevicePtr(a[0]), a[1], int32(a[2]), driver.Device(a[3]))
-	case 163: // cuMemAllocManaged
+	case 164: // cuMemAllocManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -903,7 +909,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocManaged(th, a[1], uint32(a[2]))
 		r = offerAlways(r, p0, v0)
 		return r
-	case 164: // cuMemDiscardAndPrefetchBatchAsync
+	case 165: // cuMemDiscardAndPrefetchBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -921,7 +927,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemDiscardAndPrefetchBatchAsync(th, p0, p1, p3, p4, a[6], driver.Stream(a[7]))
-	case 165: // cuMemDiscardBatchAsync
+	case 166: // cuMemDiscardBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -931,22 +937,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemDiscardBatchAsync(th, p0, p1, a[3], driver.Stream(a[4]))
-	case 166: // cuMemGetAddressRange_v2
+	case 167: // cuMemGetAddressRange_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		v0, v1, r := l.d.MemGetAddressRange(th, driver.DevicePtr(a[2]))
 		r = offerAlways(r, p0, v0)
 		r = offerAlways(r, p1, v1)
 		return r
-	case 167: // cuMemPrefetchAsync_v2
+	case 168: // cuMemPrefetchAsync_v2
 		p2 := pointer[driver.MemLocation](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPrefetchAsync(th, driver.DevicePtr(a[0]), a[1], *p2, uint32(a[3]), driver.Stream(a[4]))
-	case 168: // cuMemPrefetchAsync
+	case 169: // cuMemPrefetchAsync
 		return l.d.MemPrefetchAsyncV1(th, driver.DevicePtr(a[0]), a[1], driver.Device(a[2]), driver.Stream(a[3]))
-	case 169: // cuMemPrefetchBatchAsync
+	case 170: // cuMemPrefetchBatchAsync
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -964,13 +970,13 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemPrefetchBatchAsync(th, p0, p1, p3, p4, a[6], driver.Stream(a[7]))
-	case 170: // cuMemRangeGetAttribute
+	case 171: // cuMemRangeGetAttribute
 		p0, there := slice[byte](&a[0], uint64(uint64(a[1])))
 		if !there {
 			return l.refuseAfter(th, "cuMemRangeGetAttribute", inContext)
 		}
 		return l.d.MemRangeGetAttribute(th, p0, int32(a[2]), driver.DevicePtr(a[3]), a[4])
-	case 171: // cuMemRangeGetAttributes
+	case 172: // cuMemRangeGetAttributes
 		p0, there := slice[unsafe.Pointer](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuseAfter(th, "cuMemRangeGetAttributes", inContext)
@@ -984,11 +990,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuseAfter(th, "cuMemRangeGetAttributes", inContext)
 		}
 		return l.d.MemRangeGetAttributes(th, p0, p1, p2, driver.DevicePtr(a[4]), a[5])
-	case 172: // cuPointerGetAttribute
+	case 173: // cuPointerGetAttribute
 		v0, r := l.d.PointerGetAttribute(th, int32(a[1]), driver.DevicePtr(a[2]))
 		r = storePart(r, pointer[byte](&a[0]), v0, pointerAttributeSize(int32(a[1])))
 		return r
-	case 173: // cuPointerGetAttributes
+	case 174: // cuPointerGetAttributes
 		p1, there := slice[int32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -998,15 +1004,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.PointerGetAttributes(th, p1, p2, driver.DevicePtr(a[3]))
-	case 174: // cuPointerSetAttribute
+	case 175: // cuPointerSetAttribute
 		p0 := pointer[byte](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.PointerSetAttribute(th, loadPart[uint64](p0, pointerAttributeSize(int32(a[1]))), int32(a[1]), driver.DevicePtr(a[2]))
-	case 175: // cuStreamAttachMemAsync
+	case 176: // cuStreamAttachMemAsync
 		return l.d.StreamAttachMemAsync(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 176: // cuMemAllocHost_v2
+	case 177: // cuMemAllocHost_v2
 		p0 := pointer[driver.HostPtr](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemAllocHost", inContext|uncaptured)
@@ -1014,7 +1020,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAllocHost(th, a[1])
 		r = offerAlways(r, p0, v0)
 		return r
-	case 177: // cuMemAllocPitch_v2
+	case 178: // cuMemAllocPitch_v2
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		if p0 == nil {
@@ -1029,45 +1035,45 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offerAlways(r, p0, v0)
 		r = offerAlways(r, p1, v1)
 		return r
-	case 178: // cuMemcpy
+	case 179: // cuMemcpy
 		return l.d.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 179: // cuMemcpy2D_v2
+	case 180: // cuMemcpy2D_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return l.d.Memcpy2D(th, *p0)
-	case 180: // cuMemcpy2DAsync_v2
+	case 181: // cuMemcpy2DAsync_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy2DAsync(th, *p0, driver.Stream(a[1]))
-	case 181: // cuMemcpy2DUnaligned_v2
+	case 182: // cuMemcpy2DUnaligned_v2
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return l.d.Memcpy2DUnaligned(th, *p0)
-	case 182: // cuMemcpy3D_v2
+	case 183: // cuMemcpy3D_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return l.d.Memcpy3D(th, *p0)
-	case 183: // cuMemcpy3DAsync_v2
+	case 184: // cuMemcpy3DAsync_v2
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DAsync(th, *p0, driver.Stream(a[1]))
-	case 184: // cuMemcpy3DBatchAsync_v2
+	case 185: // cuMemcpy3DBatchAsync_v2
 		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DBatchAsync(th, p1, a[2], driver.Stream(a[3]))
-	case 185: // cuMemcpy3DBatchAsync
+	case 186: // cuMemcpy3DBatchAsync
 		p2 := pointer[uint64](&a[2])
 		p1, there := slice[driver.Memcpy3DBatchOp](&a[1], uint64(uint64(a[0])))
 		if !there {
@@ -1077,21 +1083,21 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.Memcpy3DBatchAsyncV1(th, p1, a[3], driver.Stream(a[4]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 186: // cuMemcpy3DPeer
+	case 187: // cuMemcpy3DPeer
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DPeer(th, *p0)
-	case 187: // cuMemcpy3DPeerAsync
+	case 188: // cuMemcpy3DPeerAsync
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.Memcpy3DPeerAsync(th, *p0, driver.Stream(a[1]))
-	case 188: // cuMemcpyAsync
+	case 189: // cuMemcpyAsync
 		return l.d.MemcpyAsync(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2], driver.Stream(a[3]))
-	case 189: // cuMemcpyBatchAsync_v2
+	case 190: // cuMemcpyBatchAsync_v2
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1113,7 +1119,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyBatchAsync(th, p0, p1, p2, p4, p5, driver.Stream(a[7]))
-	case 190: // cuMemcpyBatchAsync
+	case 191: // cuMemcpyBatchAsync
 		p7 := pointer[uint64](&a[7])
 		p0, there := slice[driver.DevicePtr](&a[0], uint64(uint64(a[3])))
 		if !there {
@@ -1143,23 +1149,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v7, r := l.d.MemcpyBatchAsyncV1(th, p0, p1, p2, p4, p5, driver.Stream(a[8]))
 		r = offerAlways(r, p7, v7)
 		return r
-	case 191: // cuMemsetD16_v2
+	case 192: // cuMemsetD16_v2
 		return l.d.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 192: // cuMemsetD16Async
+	case 193: // cuMemsetD16Async
 		return l.d.MemsetD16Async(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2], driver.Stream(a[3]))
-	case 193: // cuMemsetD2D16_v2
+	case 194: // cuMemsetD2D16_v2
 		return l.d.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 194: // cuMemsetD2D16Async
+	case 195: // cuMemsetD2D16Async
 		return l.d.MemsetD2D16Async(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 195: // cuMemsetD2D32_v2
+	case 196: // cuMemsetD2D32_v2
 		return l.d.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 196: // cuMemsetD2D32Async
+	case 197: // cuMemsetD2D32Async
 		return l.d.MemsetD2D32Async(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 197: // cuMemsetD2D8_v2
+	case 198: // cuMemsetD2D8_v2
 		return l.d.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 198: // cuMemsetD2D8Async
+	case 199: // cuMemsetD2D8Async
 		return l.d.MemsetD2D8Async(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4], driver.Stream(a[5]))
-	case 199: // cuGraphAddBatchMemOpNode
+	case 200: // cuGraphAddBatchMemOpNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1175,7 +1181,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddBatchMemOpNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 200: // cuGraphAddChildGraphNode
+	case 201: // cuGraphAddChildGraphNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1187,7 +1193,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddChildGraphNode(th, driver.Graph(a[1]), p2, driver.Graph(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 201: // cuGraphAddDependencies
+	case 202: // cuGraphAddDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1197,7 +1203,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 202: // cuGraphAddDependencies_v2
+	case 203: // cuGraphAddDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1211,7 +1217,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphAddDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 203: // cuGraphAddExternalSemaphoresSignalNode
+	case 204: // cuGraphAddExternalSemaphoresSignalNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1227,7 +1233,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresSignalNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 204: // cuGraphAddExternalSemaphoresWaitNode
+	case 205: // cuGraphAddExternalSemaphoresWaitNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1243,7 +1249,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddExternalSemaphoresWaitNode(th, driver.Graph(a[1]), p2, *p4)
 		r = store(r, p0, v0)
 		return r
-	case 205: // cuGraphAddHostNode
+	case 206: // cuGraphAddHostNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1259,7 +1265,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddHostNode(th, driver.Graph(a[1]), p2, l.hostFunc(p4[0], p4[1]))
 		r = store(r, p0, v0)
 		return r
-	case 206: // cuGraphAddKernelNode_v2
+	case 207: // cuGraphAddKernelNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1271,7 +1277,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNode(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 207: // cuGraphAddKernelNode
+	case 208: // cuGraphAddKernelNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1283,7 +1289,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddKernelNodeV1(th, driver.Graph(a[1]), p2, pointer[driver.KernelNodeParams](&a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 208: // cuGraphAddMemAllocNode
+	case 209: // cuGraphAddMemAllocNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1300,7 +1306,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 209: // cuGraphAddMemFreeNode
+	case 210: // cuGraphAddMemFreeNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1312,7 +1318,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemFreeNode(th, driver.Graph(a[1]), p2, driver.DevicePtr(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 210: // cuGraphAddMemcpyNode
+	case 211: // cuGraphAddMemcpyNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1324,7 +1330,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemcpyNode(th, driver.Graph(a[1]), p2, pointer[driver.Memcpy3D](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 211: // cuGraphAddMemsetNode
+	case 212: // cuGraphAddMemsetNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1336,7 +1342,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphAddMemsetNode(th, driver.Graph(a[1]), p2, pointer[driver.MemsetNodeParams](&a[4]), driver.Context(a[5]))
 		r = store(r, p0, v0)
 		return r
-	case 212: // cuGraphAddNode_v2
+	case 213: // cuGraphAddNode_v2
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1357,7 +1363,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p5, v5)
 		return r
-	case 213: // cuGraphAddNode
+	case 214: // cuGraphAddNode
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1374,23 +1380,23 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p4, v4)
 		return r
-	case 214: // cuGraphBatchMemOpNodeGetParams
+	case 215: // cuGraphBatchMemOpNodeGetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		v1, r := l.d.GraphBatchMemOpNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 215: // cuGraphBatchMemOpNodeSetParams
+	case 216: // cuGraphBatchMemOpNodeSetParams
 		p1 := pointer[driver.BatchMemOpNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphBatchMemOpNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 216: // cuGraphChildGraphNodeGetGraph
+	case 217: // cuGraphChildGraphNodeGetGraph
 		p1 := pointer[driver.Graph](&a[1])
 		v1, r := l.d.GraphChildGraphNodeGetGraph(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 217: // cuGraphConditionalHandleCreate
+	case 218: // cuGraphConditionalHandleCreate
 		p0 := pointer[driver.GraphConditionalHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1398,81 +1404,81 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphConditionalHandleCreate(th, driver.Graph(a[1]), driver.Context(a[2]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 218: // cuGraphDestroyNode
+	case 219: // cuGraphDestroyNode
 		return l.d.GraphDestroyNode(th, driver.GraphNode(a[0]))
-	case 219: // cuGraphExecBatchMemOpNodeSetParams
+	case 220: // cuGraphExecBatchMemOpNodeSetParams
 		p2 := pointer[driver.BatchMemOpNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecBatchMemOpNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 220: // cuGraphExecChildGraphNodeSetParams
+	case 221: // cuGraphExecChildGraphNodeSetParams
 		return l.d.GraphExecChildGraphNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), driver.Graph(a[2]))
-	case 221: // cuGraphExecExternalSemaphoresSignalNodeSetParams
+	case 222: // cuGraphExecExternalSemaphoresSignalNodeSetParams
 		p2 := pointer[driver.ExtSemSignalNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresSignalNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 222: // cuGraphExecExternalSemaphoresWaitNodeSetParams
+	case 223: // cuGraphExecExternalSemaphoresWaitNodeSetParams
 		p2 := pointer[driver.ExtSemWaitNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecExternalSemaphoresWaitNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 223: // cuGraphExecGetFlags
+	case 224: // cuGraphExecGetFlags
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GraphExecGetFlags(th, driver.GraphExec(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 224: // cuGraphExecHostNodeSetParams
+	case 225: // cuGraphExecHostNodeSetParams
 		p2 := pointer[[2]uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecHostNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), l.hostFunc(p2[0], p2[1]))
-	case 225: // cuGraphExecKernelNodeSetParams_v2
+	case 226: // cuGraphExecKernelNodeSetParams_v2
 		return l.d.GraphExecKernelNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 226: // cuGraphExecKernelNodeSetParams
+	case 227: // cuGraphExecKernelNodeSetParams
 		return l.d.GraphExecKernelNodeSetParamsV1(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.KernelNodeParams](&a[2]))
-	case 227: // cuGraphExecMemcpyNodeSetParams
+	case 228: // cuGraphExecMemcpyNodeSetParams
 		return l.d.GraphExecMemcpyNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.Memcpy3D](&a[2]), driver.Context(a[3]))
-	case 228: // cuGraphExecMemsetNodeSetParams
+	case 229: // cuGraphExecMemsetNodeSetParams
 		return l.d.GraphExecMemsetNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), pointer[driver.MemsetNodeParams](&a[2]), driver.Context(a[3]))
-	case 229: // cuGraphExecNodeSetParams
+	case 230: // cuGraphExecNodeSetParams
 		p2 := pointer[driver.GraphNodeParams](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExecNodeSetParams(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), *p2)
-	case 230: // cuGraphExecUpdate_v2
+	case 231: // cuGraphExecUpdate_v2
 		p2 := pointer[driver.GraphExecUpdateResultInfo](&a[2])
 		v2, r := l.d.GraphExecUpdateV2(th, driver.GraphExec(a[0]), driver.Graph(a[1]))
 		r = offerAlways(r, p2, v2)
 		return r
-	case 231: // cuGraphExternalSemaphoresSignalNodeGetParams
+	case 232: // cuGraphExternalSemaphoresSignalNodeGetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresSignalNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 232: // cuGraphExternalSemaphoresSignalNodeSetParams
+	case 233: // cuGraphExternalSemaphoresSignalNodeSetParams
 		p1 := pointer[driver.ExtSemSignalNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresSignalNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 233: // cuGraphExternalSemaphoresWaitNodeGetParams
+	case 234: // cuGraphExternalSemaphoresWaitNodeGetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		v1, r := l.d.GraphExternalSemaphoresWaitNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 234: // cuGraphExternalSemaphoresWaitNodeSetParams
+	case 235: // cuGraphExternalSemaphoresWaitNodeSetParams
 		p1 := pointer[driver.ExtSemWaitNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphExternalSemaphoresWaitNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 235: // cuGraphGetEdges_v2
+	case 236: // cuGraphGetEdges_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[4]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1495,7 +1501,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v4, r := l.d.GraphGetEdgesV2(th, driver.Graph(a[0]), p1, p2, p3)
 		r = store(r, p4, v4)
 		return r
-	case 236: // cuGraphGetRootNodes
+	case 237: // cuGraphGetRootNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1507,18 +1513,18 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphGetRootNodes(th, driver.Graph(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 237: // cuGraphHostNodeGetParams
+	case 238: // cuGraphHostNodeGetParams
 		p1 := pointer[driver.HostNodeParams](&a[1])
 		v1, r := l.d.GraphHostNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 238: // cuGraphHostNodeSetParams
+	case 239: // cuGraphHostNodeSetParams
 		p1 := pointer[[2]uint64](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphHostNodeSetParams(th, driver.GraphNode(a[0]), l.hostFunc(p1[0], p1[1]))
-	case 239: // cuGraphInstantiateWithParams
+	case 240: // cuGraphInstantiateWithParams
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
@@ -1531,54 +1537,54 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 240: // cuGraphKernelNodeCopyAttributes
+	case 241: // cuGraphKernelNodeCopyAttributes
 		return l.d.GraphKernelNodeCopyAttributes(th, driver.GraphNode(a[0]), driver.GraphNode(a[1]))
-	case 241: // cuGraphKernelNodeGetAttribute
+	case 242: // cuGraphKernelNodeGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.GraphKernelNodeGetAttribute(th, driver.GraphNode(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 242: // cuGraphKernelNodeGetParams_v2
+	case 243: // cuGraphKernelNodeGetParams_v2
 		p1 := pointer[driver.KernelNodeParams](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 243: // cuGraphKernelNodeGetParams
+	case 244: // cuGraphKernelNodeGetParams
 		p1 := pointer[driver.KernelNodeParamsV1](&a[1])
 		v1, r := l.d.GraphKernelNodeGetParamsV1(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 244: // cuGraphKernelNodeSetAttribute
+	case 245: // cuGraphKernelNodeSetAttribute
 		return l.d.GraphKernelNodeSetAttribute(th, driver.GraphNode(a[0]), int32(a[1]), pointer[driver.LaunchAttributeValue](&a[2]))
-	case 245: // cuGraphKernelNodeSetParams_v2
+	case 246: // cuGraphKernelNodeSetParams_v2
 		return l.d.GraphKernelNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 246: // cuGraphKernelNodeSetParams
+	case 247: // cuGraphKernelNodeSetParams
 		return l.d.GraphKernelNodeSetParamsV1(th, driver.GraphNode(a[0]), pointer[driver.KernelNodeParams](&a[1]))
-	case 247: // cuGraphMemAllocNodeGetParams
+	case 248: // cuGraphMemAllocNodeGetParams
 		p1 := pointer[driver.MemAllocNodeParams](&a[1])
 		v1, r := l.d.GraphMemAllocNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 248: // cuGraphMemFreeNodeGetParams
+	case 249: // cuGraphMemFreeNodeGetParams
 		p1 := pointer[driver.DevicePtr](&a[1])
 		v1, r := l.d.GraphMemFreeNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 249: // cuGraphMemcpyNodeGetParams
+	case 250: // cuGraphMemcpyNodeGetParams
 		p1 := pointer[driver.Memcpy3D](&a[1])
 		v1, r := l.d.GraphMemcpyNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 250: // cuGraphMemcpyNodeSetParams
+	case 251: // cuGraphMemcpyNodeSetParams
 		return l.d.GraphMemcpyNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.Memcpy3D](&a[1]))
-	case 251: // cuGraphMemsetNodeGetParams
+	case 252: // cuGraphMemsetNodeGetParams
 		p1 := pointer[driver.MemsetNodeParams](&a[1])
 		v1, r := l.d.GraphMemsetNodeGetParams(th, driver.GraphNode(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 252: // cuGraphMemsetNodeSetParams
+	case 253: // cuGraphMemsetNodeSetParams
 		return l.d.GraphMemsetNodeSetParams(th, driver.GraphNode(a[0]), pointer[driver.MemsetNodeParams](&a[1]))
-	case 253: // cuGraphNodeFindInClone
+	case 254: // cuGraphNodeFindInClone
 		p0 := pointer[driver.GraphNode](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1586,7 +1592,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.GraphNodeFindInClone(th, driver.GraphNode(a[1]), driver.Graph(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 254: // cuGraphNodeGetDependencies
+	case 255: // cuGraphNodeGetDependencies
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1598,7 +1604,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependencies(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 255: // cuGraphNodeGetDependencies_v2
+	case 256: // cuGraphNodeGetDependencies_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1614,7 +1620,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependenciesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 256: // cuGraphNodeGetDependentNodes
+	case 257: // cuGraphNodeGetDependentNodes
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[2]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1626,7 +1632,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v2, r := l.d.GraphNodeGetDependentNodes(th, driver.GraphNode(a[0]), p1)
 		r = store(r, p2, v2)
 		return r
-	case 257: // cuGraphNodeGetDependentNodes_v2
+	case 258: // cuGraphNodeGetDependentNodes_v2
 		p1, there := sliceIfAny[driver.GraphNode](&a[1], room[uint64](&a[3]))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1642,22 +1648,22 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.GraphNodeGetDependentNodesV2(th, driver.GraphNode(a[0]), p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 258: // cuGraphNodeGetEnabled
+	case 259: // cuGraphNodeGetEnabled
 		p2 := pointer[uint32](&a[2])
 		v2, r := l.d.GraphNodeGetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 259: // cuGraphNodeSetEnabled
+	case 260: // cuGraphNodeSetEnabled
 		return l.d.GraphNodeSetEnabled(th, driver.GraphExec(a[0]), driver.GraphNode(a[1]), uint32(a[2]))
-	case 260: // cuGraphNodeSetParams
+	case 261: // cuGraphNodeSetParams
 		p1 := pointer[driver.GraphNodeParams](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphNodeSetParams(th, driver.GraphNode(a[0]), *p1)
-	case 261: // cuGraphReleaseUserObject
+	case 262: // cuGraphReleaseUserObject
 		return l.d.GraphReleaseUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]))
-	case 262: // cuGraphRemoveDependencies
+	case 263: // cuGraphRemoveDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1667,7 +1673,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependencies(th, driver.Graph(a[0]), p1, p2)
-	case 263: // cuGraphRemoveDependencies_v2
+	case 264: // cuGraphRemoveDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[4])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1681,15 +1687,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.GraphRemoveDependenciesV2(th, driver.Graph(a[0]), p1, p2, p3)
-	case 264: // cuGraphRetainUserObject
+	case 265: // cuGraphRetainUserObject
 		return l.d.GraphRetainUserObject(th, driver.Graph(a[0]), driver.UserObject(a[1]), uint32(a[2]), uint32(a[3]))
-	case 265: // cuStreamUpdateCaptureDependencies
+	case 266: // cuStreamUpdateCaptureDependencies
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamUpdateCaptureDependencies(th, driver.Stream(a[0]), p1, uint32(a[3]))
-	case 266: // cuStreamUpdateCaptureDependencies_v2
+	case 267: // cuStreamUpdateCaptureDependencies_v2
 		p1, there := slice[driver.GraphNode](&a[1], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1699,7 +1705,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamUpdateCaptureDependenciesV2(th, driver.Stream(a[0]), p1, p2, uint32(a[4]))
-	case 267: // cuUserObjectCreate
+	case 268: // cuUserObjectCreate
 		p0 := pointer[driver.UserObject](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1707,37 +1713,37 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.UserObjectCreate(th, l.hostFunc(a[2], a[1]), uint32(a[3]), uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 268: // cuUserObjectRelease
+	case 269: // cuUserObjectRelease
 		return l.d.UserObjectRelease(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 269: // cuUserObjectRetain
+	case 270: // cuUserObjectRetain
 		return l.d.UserObjectRetain(th, driver.UserObject(a[0]), uint32(a[1]))
-	case 270: // cuFuncGetModule
+	case 271: // cuFuncGetModule
 		p0 := pointer[driver.Module](&a[0])
 		v0, r := l.d.FuncGetModule(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 271: // cuFuncIsLoaded
+	case 272: // cuFuncIsLoaded
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.FuncIsLoaded(th, driver.Function(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 272: // cuFuncLoad
+	case 273: // cuFuncLoad
 		return l.d.FuncLoad(th, driver.Function(a[0]))
-	case 273: // cuFuncSetCacheConfig
+	case 274: // cuFuncSetCacheConfig
 		return l.d.FuncSetCacheConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 274: // cuFuncSetSharedMemConfig
+	case 275: // cuFuncSetSharedMemConfig
 		return l.d.FuncSetSharedMemConfig(th, driver.Function(a[0]), int32(a[1]))
-	case 275: // cuOccupancyAvailableDynamicSMemPerBlock
+	case 276: // cuOccupancyAvailableDynamicSMemPerBlock
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.OccupancyAvailableDynamicSMemPerBlock(th, driver.Function(a[1]), int32(a[2]), int32(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 276: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
+	case 277: // cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.OccupancyMaxActiveBlocksPerMultiprocessorWithFlags(th, driver.Function(a[1]), int32(a[2]), a[3], uint32(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 277: // cuOccupancyMaxActiveClusters
+	case 278: // cuOccupancyMaxActiveClusters
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1746,7 +1752,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxActiveClusters(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 278: // cuOccupancyMaxPotentialClusterSize
+	case 279: // cuOccupancyMaxPotentialClusterSize
 		p0 := pointer[int32](&a[0])
 		p2 := pointer[driver.LaunchConfig](&a[2])
 		if p2 == nil {
@@ -1755,50 +1761,50 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.OccupancyMaxPotentialClusterSize(th, driver.Function(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 279: // cuStreamBatchMemOp_v2
+	case 280: // cuStreamBatchMemOp_v2
 		p2, there := slice[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOp(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 280: // cuStreamBatchMemOp
+	case 281: // cuStreamBatchMemOp
 		p2, there := sliceIfAny[driver.StreamBatchMemOpParams](&a[2], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamBatchMemOpV1(th, driver.Stream(a[0]), p2, uint32(a[3]))
-	case 281: // cuStreamCopyAttributes
+	case 282: // cuStreamCopyAttributes
 		return l.d.StreamCopyAttributes(th, driver.Stream(a[0]), driver.Stream(a[1]))
-	case 282: // cuStreamGetAttribute
+	case 283: // cuStreamGetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		v2, r := l.d.StreamGetAttribute(th, driver.Stream(a[0]), int32(a[1]))
 		r = store(r, p2, v2)
 		return r
-	case 283: // cuStreamGetGreenCtx
+	case 284: // cuStreamGetGreenCtx
 		p1 := pointer[driver.GreenCtx](&a[1])
 		v1, r := l.d.StreamGetGreenCtx(th, driver.Stream(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 284: // cuStreamSetAttribute
+	case 285: // cuStreamSetAttribute
 		p2 := pointer[driver.LaunchAttributeValue](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.StreamSetAttribute(th, driver.Stream(a[0]), int32(a[1]), *p2)
-	case 285: // cuStreamWaitValue32
+	case 286: // cuStreamWaitValue32
 		return l.d.StreamWaitValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 286: // cuStreamWaitValue64
+	case 287: // cuStreamWaitValue64
 		return l.d.StreamWaitValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 287: // cuStreamWriteValue32
+	case 288: // cuStreamWriteValue32
 		return l.d.StreamWriteValue32V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), uint32(a[2]), uint32(a[3]))
-	case 288: // cuStreamWriteValue64
+	case 289: // cuStreamWriteValue64
 		return l.d.StreamWriteValue64V1(th, driver.Stream(a[0]), driver.DevicePtr(a[1]), a[2], uint32(a[3]))
-	case 289: // cuKernelGetAttribute
+	case 290: // cuKernelGetAttribute
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.KernelGetAttribute(th, int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 290: // cuKernelGetFunction
+	case 291: // cuKernelGetFunction
 		p0 := pointer[driver.Function](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1806,16 +1812,16 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.KernelGetFunction(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 291: // cuKernelGetLibrary
+	case 292: // cuKernelGetLibrary
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		v0, r := l.d.KernelGetLibrary(th, driver.Kernel(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 292: // cuKernelGetName
+	case 293: // cuKernelGetName
 		v0, r := l.d.KernelGetName(th, driver.Kernel(a[1]))
 		r = l.storeText(r, pointer[uintptr](&a[0]), v0)
 		return r
-	case 293: // cuKernelGetParamInfo
+	case 294: // cuKernelGetParamInfo
 		p2 := pointer[uint64](&a[2])
 		if p2 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1825,17 +1831,17 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p2, v2)
 		r = offer(r, p3, v3)
 		return r
-	case 294: // cuKernelSetAttribute
+	case 295: // cuKernelSetAttribute
 		return l.d.KernelSetAttribute(th, int32(a[0]), int32(a[1]), driver.Kernel(a[2]), driver.Device(a[3]))
-	case 295: // cuKernelSetCacheConfig
+	case 296: // cuKernelSetCacheConfig
 		return l.d.KernelSetCacheConfig(th, driver.Kernel(a[0]), int32(a[1]), driver.Device(a[2]))
-	case 296: // cuLibraryEnumerateKernels
+	case 297: // cuLibraryEnumerateKernels
 		p0, there := slice[driver.Kernel](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LibraryEnumerateKernels(th, p0, driver.LibraryHandle(a[2]))
-	case 297: // cuLibraryGetGlobal
+	case 298: // cuLibraryGetGlobal
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1846,7 +1852,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 298: // cuLibraryGetKernel
+	case 299: // cuLibraryGetKernel
 		p0 := pointer[driver.Kernel](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1855,12 +1861,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetKernel(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 299: // cuLibraryGetKernelCount
+	case 300: // cuLibraryGetKernelCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LibraryGetKernelCount(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 300: // cuLibraryGetManaged
+	case 301: // cuLibraryGetManaged
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p1 := pointer[uint64](&a[1])
 		p3, there := text(&a[3])
@@ -1871,7 +1877,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = offer(r, p1, v1)
 		return r
-	case 301: // cuLibraryGetModule
+	case 302: // cuLibraryGetModule
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1879,7 +1885,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetModule(th, driver.LibraryHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 302: // cuLibraryGetUnifiedFunction
+	case 303: // cuLibraryGetUnifiedFunction
 		p0 := pointer[driver.HostPtr](&a[0])
 		p2, there := text(&a[2])
 		if !there {
@@ -1888,7 +1894,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryGetUnifiedFunction(th, driver.LibraryHandle(a[1]), p2)
 		r = store(r, p0, v0)
 		return r
-	case 303: // cuLibraryLoadData
+	case 304: // cuLibraryLoadData
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1916,7 +1922,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadData(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 304: // cuLibraryLoadFromFile
+	case 305: // cuLibraryLoadFromFile
 		p0 := pointer[driver.LibraryHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1944,9 +1950,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.LibraryLoadFromFile(th, p1, p2, p3, p5, p6)
 		r = store(r, p0, v0)
 		return r
-	case 305: // cuLibraryUnload
+	case 306: // cuLibraryUnload
 		return l.d.LibraryUnload(th, driver.LibraryHandle(a[0]))
-	case 306: // cuLinkAddData_v2
+	case 307: // cuLinkAddData_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1960,7 +1966,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddData(th, driver.LinkState(a[0]), int32(a[1]), p2, textIfAny(&a[4]), p6, p7)
-	case 307: // cuLinkAddFile_v2
+	case 308: // cuLinkAddFile_v2
 		p2, there := text(&a[2])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1974,7 +1980,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LinkAddFile(th, driver.LinkState(a[0]), int32(a[1]), p2, p4, p5)
-	case 308: // cuLinkComplete
+	case 309: // cuLinkComplete
 		p1 := pointer[driver.HostPtr](&a[1])
 		if p1 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -1984,7 +1990,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p1, v1)
 		r = offer(r, p2, v2)
 		return r
-	case 309: // cuLinkCreate_v2
+	case 310: // cuLinkCreate_v2
 		p1, there := slice[uint32](&a[1], uint64(uint32(a[0])))
 		if !there {
 			return l.refuseAfter(th, "cuLinkCreate", inContext)
@@ -2000,25 +2006,25 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v3, r := l.d.LinkCreate(th, p1, p2)
 		r = store(r, p3, v3)
 		return r
-	case 310: // cuLinkDestroy
+	case 311: // cuLinkDestroy
 		return l.d.LinkDestroy(th, driver.LinkState(a[0]))
-	case 311: // cuModuleEnumerateFunctions
+	case 312: // cuModuleEnumerateFunctions
 		p0, there := slice[driver.Function](&a[0], uint64(uint32(a[1])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.ModuleEnumerateFunctions(th, p0, driver.Module(a[2]))
-	case 312: // cuModuleGetFunctionCount
+	case 313: // cuModuleGetFunctionCount
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.ModuleGetFunctionCount(th, driver.Module(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 313: // cuModuleGetLoadingMode
+	case 314: // cuModuleGetLoadingMode
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.ModuleGetLoadingMode(th)
 		r = store(r, p0, v0)
 		return r
-	case 314: // cuModuleLoad
+	case 315: // cuModuleLoad
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuModuleLoad", inContext)
@@ -2030,7 +2036,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoad(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 315: // cuModuleLoadFatBinary
+	case 316: // cuModuleLoadFatBinary
 		p0 := pointer[driver.Module](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuModuleLoadFatBinary", inContext)
@@ -2042,9 +2048,9 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ModuleLoadFatBinary(th, p1)
 		r = store(r, p0, v0)
 		return r
-	case 316: // cuMemAddressFree
+	case 317: // cuMemAddressFree
 		return l.d.MemAddressFree(th, driver.DevicePtr(a[0]), a[1])
-	case 317: // cuMemAddressReserve
+	case 318: // cuMemAddressReserve
 		p0 := pointer[driver.DevicePtr](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2052,7 +2058,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemAddressReserve(th, a[1], a[2], driver.DevicePtr(a[3]), a[4])
 		r = store(r, p0, v0)
 		return r
-	case 318: // cuMemCreate
+	case 319: // cuMemCreate
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2064,11 +2070,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemCreate(th, a[1], *p2, a[3])
 		r = store(r, p0, v0)
 		return r
-	case 319: // cuMemExportToShareableHandle
+	case 320: // cuMemExportToShareableHandle
 		v0, r := l.d.MemExportToShareableHandle(th, driver.MemGenericAllocationHandle(a[1]), int32(a[2]), a[3])
 		r = storePart(r, pointer[byte](&a[0]), v0, shareableHandleSize(int32(a[2])))
 		return r
-	case 320: // cuMemGetAccess
+	case 321: // cuMemGetAccess
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemLocation](&a[1])
 		if p1 == nil {
@@ -2077,7 +2083,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAccess(th, *p1, driver.DevicePtr(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 321: // cuMemGetAllocationGranularity
+	case 322: // cuMemGetAllocationGranularity
 		p0 := pointer[uint64](&a[0])
 		p1 := pointer[driver.MemAllocationProp](&a[1])
 		if p1 == nil {
@@ -2086,12 +2092,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemGetAllocationGranularity(th, *p1, int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 322: // cuMemGetAllocationPropertiesFromHandle
+	case 323: // cuMemGetAllocationPropertiesFromHandle
 		p0 := pointer[driver.MemAllocationProp](&a[0])
 		v0, r := l.d.MemGetAllocationPropertiesFromHandle(th, driver.MemGenericAllocationHandle(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 323: // cuMemImportFromShareableHandle
+	case 324: // cuMemImportFromShareableHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2099,11 +2105,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemImportFromShareableHandle(th, driver.HostPtr(a[1]), int32(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 324: // cuMemMap
+	case 325: // cuMemMap
 		return l.d.MemMap(th, driver.DevicePtr(a[0]), a[1], a[2], driver.MemGenericAllocationHandle(a[3]), a[4])
-	case 325: // cuMemRelease
+	case 326: // cuMemRelease
 		return l.d.MemRelease(th, driver.MemGenericAllocationHandle(a[0]))
-	case 326: // cuMemRetainAllocationHandle
+	case 327: // cuMemRetainAllocationHandle
 		p0 := pointer[driver.MemGenericAllocationHandle](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2111,15 +2117,15 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.MemRetainAllocationHandle(th, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 327: // cuMemSetAccess
+	case 328: // cuMemSetAccess
 		p2, there := slice[driver.MemAccessDesc](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemSetAccess(th, driver.DevicePtr(a[0]), a[1], p2)
-	case 328: // cuMemUnmap
+	case 329: // cuMemUnmap
 		return l.d.MemUnmap(th, driver.DevicePtr(a[0]), a[1])
-	case 329: // cuCtxCreate_v3
+	case 330: // cuCtxCreate_v3
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2131,7 +2137,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxCreateV3(th, p1, uint32(a[3]), driver.Device(a[4]))
 		r = store(r, p0, v0)
 		return r
-	case 330: // cuCtxFromGreenCtx
+	case 331: // cuCtxFromGreenCtx
 		p0 := pointer[driver.Context](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2139,42 +2145,42 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.CtxFromGreenCtx(th, driver.GreenCtx(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 331: // cuCtxGetCacheConfig
+	case 332: // cuCtxGetCacheConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetCacheConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 332: // cuCtxGetDevResource
+	case 333: // cuCtxGetDevResource
 		p1 := pointer[driver.DevResource](&a[1])
 		v1, r := l.d.CtxGetDevResource(th, driver.Context(a[0]), int32(a[2]))
 		r = store(r, p1, v1)
 		return r
-	case 333: // cuCtxGetExecAffinity
+	case 334: // cuCtxGetExecAffinity
 		p0 := pointer[driver.ExecAffinityParam](&a[0])
 		v0, r := l.d.CtxGetExecAffinity(th, int32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 334: // cuCtxGetSharedMemConfig
+	case 335: // cuCtxGetSharedMemConfig
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.CtxGetSharedMemConfig(th)
 		r = store(r, p0, v0)
 		return r
-	case 335: // cuCtxResetPersistingL2Cache
+	case 336: // cuCtxResetPersistingL2Cache
 		return l.d.CtxResetPersistingL2Cache(th)
-	case 336: // cuProfilerStart
+	case 337: // cuProfilerStart
 		return l.d.ProfilerStart(th)
-	case 337: // cuProfilerStop
+	case 338: // cuProfilerStop
 		return l.d.ProfilerStop(th)
-	case 338: // cuCtxSetCacheConfig
+	case 339: // cuCtxSetCacheConfig
 		return l.d.CtxSetCacheConfig(th, int32(a[0]))
-	case 339: // cuCtxSetSharedMemConfig
+	case 340: // cuCtxSetSharedMemConfig
 		return l.d.CtxSetSharedMemConfig(th, int32(a[0]))
-	case 340: // cuDeviceGetExecAffinitySupport
+	case 341: // cuDeviceGetExecAffinitySupport
 		p0 := pointer[int32](&a[0])
 		v0, r := l.d.DeviceGetExecAffinitySupport(th, int32(a[1]), driver.Device(a[2]))
 		r = store(r, p0, v0)
 		return r
-	case 341: // cuDeviceGetHostAtomicCapabilities
+	case 342: // cuDeviceGetHostAtomicCapabilities
 		p0, there := slice[uint32](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2184,7 +2190,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.DeviceGetHostAtomicCapabilities(th, p0, p1, driver.Device(a[3]))
-	case 342: // cuDeviceGetLuid
+	case 343: // cuDeviceGetLuid
 		p0 := pointer[[8]byte](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2197,51 +2203,51 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = store(r, p1, v1)
 		return r
-	case 343: // cuDeviceGetProperties
+	case 344: // cuDeviceGetProperties
 		p0 := pointer[driver.Devprop](&a[0])
 		v0, r := l.d.DeviceGetProperties(th, driver.Device(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 344: // cuDeviceGetTexture1DLinearMaxWidth
+	case 345: // cuDeviceGetTexture1DLinearMaxWidth
 		p0 := pointer[uint64](&a[0])
 		v0, r := l.d.DeviceGetTexture1DLinearMaxWidth(th, int32(a[1]), uint32(a[2]), driver.Device(a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 345: // cuGreenCtxGetId
+	case 346: // cuGreenCtxGetId
 		p1 := pointer[uint64](&a[1])
 		v1, r := l.d.GreenCtxGetId(th, driver.GreenCtx(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 346: // cuCheckpointProcessCheckpoint
+	case 347: // cuCheckpointProcessCheckpoint
 		return l.d.CheckpointProcessCheckpoint(th, int32(a[0]), pointer[driver.CheckpointCheckpointArgs](&a[1]))
-	case 347: // cuCheckpointProcessGetRestoreThreadId
+	case 348: // cuCheckpointProcessGetRestoreThreadId
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetRestoreThreadId(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 348: // cuCheckpointProcessGetState
+	case 349: // cuCheckpointProcessGetState
 		p1 := pointer[int32](&a[1])
 		v1, r := l.d.CheckpointProcessGetState(th, int32(a[0]))
 		r = store(r, p1, v1)
 		return r
-	case 349: // cuCheckpointProcessLock
+	case 350: // cuCheckpointProcessLock
 		return l.d.CheckpointProcessLock(th, int32(a[0]), pointer[driver.CheckpointLockArgs](&a[1]))
-	case 350: // cuCheckpointProcessRestore
+	case 351: // cuCheckpointProcessRestore
 		return l.d.CheckpointProcessRestore(th, int32(a[0]), pointer[driver.CheckpointRestoreArgs](&a[1]))
-	case 351: // cuCheckpointProcessUnlock
+	case 352: // cuCheckpointProcessUnlock
 		return l.d.CheckpointProcessUnlock(th, int32(a[0]), pointer[driver.CheckpointUnlockArgs](&a[1]))
-	case 352: // cuLogsCurrent
+	case 353: // cuLogsCurrent
 		p0 := pointer[uint32](&a[0])
 		v0, r := l.d.LogsCurrent(th, uint32(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 353: // cuLogsDumpToFile
+	case 354: // cuLogsDumpToFile
 		p1, there := text(&a[1])
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.LogsDumpToFile(th, pointer[uint32](&a[0]), p1, uint32(a[2]))
-	case 354: // cuLogsDumpToMemory
+	case 355: // cuLogsDumpToMemory
 		p0 := pointer[uint32](&a[0])
 		p1, there := sliceIfAny[byte](&a[1], room[uint64](&a[2]))
 		if !there {
@@ -2255,11 +2261,11 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = offer(r, p0, v0)
 		r = store(r, p2, v2)
 		return r
-	case 355: // cuDestroyExternalMemory
+	case 356: // cuDestroyExternalMemory
 		return l.d.DestroyExternalMemory(th, driver.ExternalMemory(a[0]))
-	case 356: // cuDestroyExternalSemaphore
+	case 357: // cuDestroyExternalSemaphore
 		return l.d.DestroyExternalSemaphore(th, driver.ExternalSemaphore(a[0]))
-	case 357: // cuExternalMemoryGetMappedBuffer
+	case 358: // cuExternalMemoryGetMappedBuffer
 		p0 := pointer[driver.DevicePtr](&a[0])
 		p2 := pointer[driver.ExternalMemoryBufferDesc](&a[2])
 		if p2 == nil {
@@ -2268,7 +2274,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ExternalMemoryGetMappedBuffer(th, driver.ExternalMemory(a[1]), *p2)
 		r = store(r, p0, v0)
 		return r
-	case 358: // cuImportExternalMemory
+	case 359: // cuImportExternalMemory
 		p0 := pointer[driver.ExternalMemory](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuImportExternalMemory", inContext|uncaptured)
@@ -2280,7 +2286,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalMemory(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 359: // cuImportExternalSemaphore
+	case 360: // cuImportExternalSemaphore
 		p0 := pointer[driver.ExternalSemaphore](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuImportExternalSemaphore", inContext|uncaptured)
@@ -2292,7 +2298,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ImportExternalSemaphore(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 360: // cuSignalExternalSemaphoresAsync
+	case 361: // cuSignalExternalSemaphoresAsync
 		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2302,7 +2308,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.SignalExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
-	case 361: // cuWaitExternalSemaphoresAsync
+	case 362: // cuWaitExternalSemaphoresAsync
 		p0, there := slice[driver.ExternalSemaphore](&a[0], uint64(uint32(a[2])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2312,7 +2318,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.WaitExternalSemaphoresAsync(th, p0, p1, driver.Stream(a[3]))
-	case 362: // cuArray3DCreate_v2
+	case 363: // cuArray3DCreate_v2
 		p0 := pointer[driver.Array](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2324,12 +2330,12 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.Array3DCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 363: // cuArray3DGetDescriptor_v2
+	case 364: // cuArray3DGetDescriptor_v2
 		p0 := pointer[driver.Array3DDescriptor](&a[0])
 		v0, r := l.d.Array3DGetDescriptor(th, driver.Array(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 364: // cuArrayCreate_v2
+	case 365: // cuArrayCreate_v2
 		p0 := pointer[driver.Array](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2341,36 +2347,36 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.ArrayCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 365: // cuArrayDestroy
+	case 366: // cuArrayDestroy
 		return l.d.ArrayDestroy(th, driver.Array(a[0]))
-	case 366: // cuArrayGetDescriptor_v2
+	case 367: // cuArrayGetDescriptor_v2
 		p0 := pointer[driver.ArrayDescriptor](&a[0])
 		v0, r := l.d.ArrayGetDescriptor(th, driver.Array(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 367: // cuMemcpyAtoA_v2
+	case 368: // cuMemcpyAtoA_v2
 		return l.d.MemcpyAtoA(th, driver.Array(a[0]), a[1], driver.Array(a[2]), a[3], a[4])
-	case 368: // cuMemcpyAtoD_v2
+	case 369: // cuMemcpyAtoD_v2
 		return l.d.MemcpyAtoD(th, driver.DevicePtr(a[0]), driver.Array(a[1]), a[2], a[3])
-	case 369: // cuMemcpyAtoH_v2
+	case 370: // cuMemcpyAtoH_v2
 		p0, there := slice[byte](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyAtoH(th, p0, driver.Array(a[1]), a[2])
-	case 370: // cuMemcpyAtoHAsync_v2
+	case 371: // cuMemcpyAtoHAsync_v2
 		return l.d.MemcpyAtoHAsync(th, driver.HostPtr(a[0]), driver.Array(a[1]), a[2], a[3], driver.Stream(a[4]))
-	case 371: // cuMemcpyDtoA_v2
+	case 372: // cuMemcpyDtoA_v2
 		return l.d.MemcpyDtoA(th, driver.Array(a[0]), a[1], driver.DevicePtr(a[2]), a[3])
-	case 372: // cuMemcpyHtoA_v2
+	case 373: // cuMemcpyHtoA_v2
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return l.d.MemcpyHtoA(th, driver.Array(a[0]), a[1], p2)
-	case 373: // cuMemcpyHtoAAsync_v2
+	case 374: // cuMemcpyHtoAAsync_v2
 		return l.d.MemcpyHtoAAsync(th, driver.Array(a[0]), a[1], driver.HostPtr(a[2]), a[3], driver.Stream(a[4]))
-	case 374: // cuSurfObjectCreate
+	case 375: // cuSurfObjectCreate
 		p0 := pointer[driver.SurfObject](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2382,14 +2388,14 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.SurfObjectCreate(th, *p1)
 		r = store(r, p0, v0)
 		return r
-	case 375: // cuSurfObjectDestroy
+	case 376: // cuSurfObjectDestroy
 		return l.d.SurfObjectDestroy(th, driver.SurfObject(a[0]))
-	case 376: // cuSurfObjectGetResourceDesc
+	case 377: // cuSurfObjectGetResourceDesc
 		p0 := pointer[driver.ResourceDesc](&a[0])
 		v0, r := l.d.SurfObjectGetResourceDesc(th, driver.SurfObject(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 377: // cuTexObjectCreate
+	case 378: // cuTexObjectCreate
 		p0 := pointer[driver.TexObject](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2405,24 +2411,24 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.TexObjectCreate(th, *p1, *p2, pointer[driver.ResourceViewDesc](&a[3]))
 		r = store(r, p0, v0)
 		return r
-	case 378: // cuTexObjectDestroy
+	case 379: // cuTexObjectDestroy
 		return l.d.TexObjectDestroy(th, driver.TexObject(a[0]))
-	case 379: // cuTexObjectGetResourceDesc
+	case 380: // cuTexObjectGetResourceDesc
 		p0 := pointer[driver.ResourceDesc](&a[0])
 		v0, r := l.d.TexObjectGetResourceDesc(th, driver.TexObject(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 380: // cuTexObjectGetResourceViewDesc
+	case 381: // cuTexObjectGetResourceViewDesc
 		p0 := pointer[driver.ResourceViewDesc](&a[0])
 		v0, r := l.d.TexObjectGetResourceViewDesc(th, driver.TexObject(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 381: // cuTexObjectGetTextureDesc
+	case 382: // cuTexObjectGetTextureDesc
 		p0 := pointer[driver.TextureDesc](&a[0])
 		v0, r := l.d.TexObjectGetTextureDesc(th, driver.TexObject(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 382: // cuTensorMapEncodeTiled
+	case 383: // cuTensorMapEncodeTiled
 		p0 := pointer[driver.TensorMap](&a[0])
 		p4, there := slice[uint64](&a[4], uint64(uint32(a[2])))
 		if !there {
@@ -2443,7 +2449,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.TensorMapEncodeTiled(th, int32(a[1]), driver.HostPtr(a[3]), p4, p5, p6, p7, int32(a[8]), int32(a[9]), int32(a[10]), int32(a[11]))
 		r = store(r, p0, v0)
 		return r
-	case 383: // cuTensorMapReplaceAddress
+	case 384: // cuTensorMapReplaceAddress
 		p0 := pointer[driver.TensorMap](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
@@ -2451,7 +2457,7 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		v0, r := l.d.TensorMapReplaceAddress(th, *p0, driver.HostPtr(a[1]))
 		r = store(r, p0, v0)
 		return r
-	case 384: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
+	case 385: // cuGraphInstantiateWithParams, in the order of the thread's own default stream
 		p0 := pointer[driver.GraphExec](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuGraphInstantiateWithParams", inContext|uncaptured)
@@ -2464,79 +2470,79 @@ func (l *library) call(th *driver.Thread, number uint32, a *[maxWords]uint64) dr
 		r = store(r, p0, v0)
 		r = offerAlways(r, p2, v2)
 		return r
-	case 385: // cuLaunchKernelEx, in the order of the thread's own default stream
+	case 386: // cuLaunchKernelEx, in the order of the thread's own default stream
 		return ownStream{l.d}.LaunchKernelEx(th, pointer[driver.LaunchConfig](&a[0]), driver.Function(a[1]), kernelParams(&a[2], &a[3]))
-	case 386: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
+	case 387: // cuMemcpy2DUnaligned_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2DUnaligned", inContext)
 		}
 		return ownStream{l.d}.Memcpy2DUnaligned(th, *p0)
-	case 387: // cuMemcpy2D_v2, in the order of the thread's own default stream
+	case 388: // cuMemcpy2D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy2D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy2D", inContext)
 		}
 		return ownStream{l.d}.Memcpy2D(th, *p0)
-	case 388: // cuMemcpy3DPeer, in the order of the thread's own default stream
+	case 389: // cuMemcpy3DPeer, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3DPeer](&a[0])
 		if p0 == nil {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.Memcpy3DPeer(th, *p0)
-	case 389: // cuMemcpy3D_v2, in the order of the thread's own default stream
+	case 390: // cuMemcpy3D_v2, in the order of the thread's own default stream
 		p0 := pointer[driver.Memcpy3D](&a[0])
 		if p0 == nil {
 			return l.refuseAfter(th, "cuMemcpy3D", inContext)
 		}
 		return ownStream{l.d}.Memcpy3D(th, *p0)
-	case 390: // cuMemcpyAtoA_v2, in the order of the thread's own default stream
+	case 391: // cuMemcpyAtoA_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyAtoA(th, driver.Array(a[0]), a[1], driver.Array(a[2]), a[3], a[4])
-	case 391: // cuMemcpyAtoD_v2, in the order of the thread's own default stream
+	case 392: // cuMemcpyAtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyAtoD(th, driver.DevicePtr(a[0]), driver.Array(a[1]), a[2], a[3])
-	case 392: // cuMemcpyAtoH_v2, in the order of the thread's own default stream
+	case 393: // cuMemcpyAtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyAtoH(th, p0, driver.Array(a[1]), a[2])
-	case 393: // cuMemcpyDtoA_v2, in the order of the thread's own default stream
+	case 394: // cuMemcpyDtoA_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoA(th, driver.Array(a[0]), a[1], driver.DevicePtr(a[2]), a[3])
-	case 394: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
+	case 395: // cuMemcpyDtoD_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyDtoD(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 395: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
+	case 396: // cuMemcpyDtoH_v2, in the order of the thread's own default stream
 		p0, there := slice[byte](&a[0], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyDtoH", inContext)
 		}
 		return ownStream{l.d}.MemcpyDtoH(th, p0, driver.DevicePtr(a[1]))
-	case 396: // cuMemcpyHtoA_v2, in the order of the thread's own default stream
+	case 397: // cuMemcpyHtoA_v2, in the order of the thread's own default stream
 		p2, there := slice[byte](&a[2], uint64(uint64(a[3])))
 		if !there {
 			return l.refuse(driver.ResultInvalidValue)
 		}
 		return ownStream{l.d}.MemcpyHtoA(th, driver.Array(a[0]), a[1], p2)
-	case 397: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
+	case 398: // cuMemcpyHtoD_v2, in the order of the thread's own default stream
 		p1, there := slice[byte](&a[1], uint64(uint64(a[2])))
 		if !there {
 			return l.refuseAfter(th, "cuMemcpyHtoD", inContext)
 		}
 		return ownStream{l.d}.MemcpyHtoD(th, driver.DevicePtr(a[0]), p1)
-	case 398: // cuMemcpyPeer, in the order of the thread's own default stream
+	case 399: // cuMemcpyPeer, in the order of the thread's own default stream
 		return ownStream{l.d}.MemcpyPeer(th, driver.DevicePtr(a[0]), driver.Context(a[1]), driver.DevicePtr(a[2]), driver.Context(a[3]), a[4])
-	case 399: // cuMemcpy, in the order of the thread's own default stream
+	case 400: // cuMemcpy, in the order of the thread's own default stream
 		return ownStream{l.d}.Memcpy(th, driver.DevicePtr(a[0]), driver.DevicePtr(a[1]), a[2])
-	case 400: // cuMemsetD16_v2, in the order of the thread's own default stream
+	case 401: // cuMemsetD16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD16(th, driver.DevicePtr(a[0]), uint16(a[1]), a[2])
-	case 401: // cuMemsetD2D16_v2, in the order of the thread's own default stream
+	case 402: // cuMemsetD2D16_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D16(th, driver.DevicePtr(a[0]), a[1], uint16(a[2]), a[3], a[4])
-	case 402: // cuMemsetD2D32_v2, in the order of the thread's own default stream
+	case 403: // cuMemsetD2D32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D32(th, driver.DevicePtr(a[0]), a[1], uint32(a[2]), a[3], a[4])
-	case 403: // cuMemsetD2D8_v2, in the order of the thread's own default stream
+	case 404: // cuMemsetD2D8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD2D8(th, driver.DevicePtr(a[0]), a[1], uint8(a[2]), a[3], a[4])
-	case 404: // cuMemsetD32_v2, in the order of the thread's own default stream
+	case 405: // cuMemsetD32_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD32(th, driver.DevicePtr(a[0]), uint32(a[1]), a[2])
-	case 405: // cuMemsetD8_v2, in the order of the thread's own default stream
+	case 406: // cuMemsetD8_v2, in the order of the thread's own default stream
 		return ownStream{l.d}.MemsetD8(th, driver.DevicePtr(a[0]), uint8(a[1]), a[2])
 	}
 	return driver.ResultNotSupported
@@ -2638,6 +2644,7 @@ var callNames = [...]string{
 	"cuGraphCreate",
 	"cuGraphDestroy",
 	"cuGraphClone",
+	"cuGraphDebugDotPrint",
 	"cuGraphAddEmptyNode",
 	"cuGraphAddEventRecordNode",
 	"cuGraphAddEventWaitNode",

@@ -10,14 +10,8 @@ import (
 // begin begins a call. It locks the driver, which the caller unlocks, and completes the work that
 // is due. If its result is not ok, the call has to return it at once.
 func (d *Driver) begin(name string) driver.Result {
-	d.mu.Lock()
-	if h := d.host(); h != nil && !h.permits(name) {
-		return driver.ResultNotPermitted
-	}
-	if len(d.faults) > 0 {
-		if r := d.fault(name); r != ok {
-			return r
-		}
+	if r := d.enter(name); r != ok {
+		return r
 	}
 	if !d.ready {
 		return driver.ResultNotInitialized
@@ -25,6 +19,18 @@ func (d *Driver) begin(name string) driver.Result {
 	d.engine.CatchUp()
 	d.reclaim()
 	d.space.building = false
+	return ok
+}
+
+// enter is begin for a call that needs no cuInit.
+func (d *Driver) enter(name string) driver.Result {
+	d.mu.Lock()
+	if h := d.host(); h != nil && !h.permits(name) {
+		return driver.ResultNotPermitted
+	}
+	if len(d.faults) > 0 {
+		return d.fault(name)
+	}
 	return ok
 }
 

@@ -8,12 +8,13 @@ import (
 )
 
 // Other processes cannot use this driver. To it every number but its own process's is a process with
-// CUDA, whose state is the only thing that calls change. Such a process uses all devices.
+// CUDA, whose state is the only thing that calls change. Such a process uses all devices. As on an H200, the process
+// that calls needs no cuInit.
 
 // checkpoint is a call about a process's state. It moves the process from one state to another. args
 // are those of a restoration.
 func (d *Driver) checkpoint(name string, pid, from, to int32, args *driver.CheckpointRestoreArgs) driver.Result {
-	r := d.begin(name)
+	r := d.enter(name)
 	defer d.mu.Unlock()
 	switch {
 	case r != ok:
@@ -64,7 +65,7 @@ func (d *Driver) restores(args *driver.CheckpointRestoreArgs) bool {
 
 // CheckpointProcessGetState is cuCheckpointProcessGetState.
 func (d *Driver) CheckpointProcessGetState(_ *driver.Thread, pid int32) (int32, driver.Result) {
-	r := d.begin("cuCheckpointProcessGetState")
+	r := d.enter("cuCheckpointProcessGetState")
 	defer d.mu.Unlock()
 	if r == ok && pid <= 0 {
 		r = driver.ResultInvalidValue
@@ -74,7 +75,7 @@ func (d *Driver) CheckpointProcessGetState(_ *driver.Thread, pid int32) (int32, 
 
 // CheckpointProcessGetRestoreThreadId is cuCheckpointProcessGetRestoreThreadId.
 func (d *Driver) CheckpointProcessGetRestoreThreadId(_ *driver.Thread, pid int32) (int32, driver.Result) {
-	r := d.begin("cuCheckpointProcessGetRestoreThreadId")
+	r := d.enter("cuCheckpointProcessGetRestoreThreadId")
 	defer d.mu.Unlock()
 	if r == ok && pid <= 0 {
 		r = driver.ResultInvalidValue

@@ -57,3 +57,36 @@ func TestCheckpointRestoreArgs(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckpointWithoutInit checkpoints another process from one that has not called cuInit.
+func TestCheckpointWithoutInit(t *testing.T) {
+	const pid = 4711
+	d := New(Devices(2))
+	uuids := [2]driver.UUID{newDevice(0, profile.Default()).uuid(), newDevice(1, profile.Default()).uuid()}
+	pairs := []driver.CheckpointGpuPair{{OldUuid: uuids[0], NewUuid: uuids[1]}, {OldUuid: uuids[1], NewUuid: uuids[0]}}
+	state := func(want int32) {
+		t.Helper()
+		if got, r := d.CheckpointProcessGetState(nil, pid); got != want || r != ok {
+			t.Errorf("the state is %d, %v; want %d", got, r, want)
+		}
+	}
+	succeeds := func(r driver.Result) {
+		t.Helper()
+		if r != ok {
+			t.Error(r)
+		}
+	}
+	state(driver.CU_PROCESS_STATE_RUNNING)
+	id, r := d.CheckpointProcessGetRestoreThreadId(nil, pid)
+	if succeeds(r); id <= 0 {
+		t.Errorf("the thread that restores is %d", id)
+	}
+	succeeds(d.CheckpointProcessLock(nil, pid, nil))
+	state(driver.CU_PROCESS_STATE_LOCKED)
+	succeeds(d.CheckpointProcessCheckpoint(nil, pid, nil))
+	state(driver.CU_PROCESS_STATE_CHECKPOINTED)
+	succeeds(d.CheckpointProcessRestore(nil, pid, &driver.CheckpointRestoreArgs{GpuPairs: &pairs[0], GpuPairsCount: 2}))
+	state(driver.CU_PROCESS_STATE_LOCKED)
+	succeeds(d.CheckpointProcessUnlock(nil, pid, nil))
+	state(driver.CU_PROCESS_STATE_RUNNING)
+}

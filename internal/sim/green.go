@@ -1,11 +1,21 @@
 package sim
 
-import "github.com/purecu/purecu/driver"
+import (
+	"cmp"
 
-// resource returns the share as a CUdevResource. The words for the driver contain the other fields.
-func (s share) resource() (r driver.DevResource) {
+	"github.com/purecu/purecu/driver"
+)
+
+// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200, it
+// says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one cluster.
+func (d *Driver) shareResource(s share) (r driver.DevResource) {
 	if s.count > 0 {
-		r.SetSMCount(s.count)
+		sm := driver.DevSmResource{SmCount: s.count}
+		if d.version >= 13000 {
+			parts := d.devices[s.dev].Parts
+			sm.MinSmPartitionSize, sm.SmCoscheduledAlignment = parts.Least, cmp.Or(s.sets, parts.Step)
+		}
+		r.SetSM(sm)
 		r[1], r[2], r[3], r[4] = uint64(s.dev), s.split, s.index, uint64(s.sets)
 		r[5] = s.green << 1
 		if s.left {
@@ -15,7 +25,7 @@ func (s share) resource() (r driver.DevResource) {
 	return r
 }
 
-// shareOf is the reverse of resource.
+// shareOf is the reverse of shareResource.
 func shareOf(r *driver.DevResource) (share, driver.Result) {
 	n := r.SMCount()
 	if n == 0 {
@@ -53,7 +63,7 @@ const connections = 8
 func (d *Driver) devResource(typ int32, s share, q workQueues) (raw driver.DevResource, r driver.Result) {
 	switch {
 	case typ == driver.CU_DEV_RESOURCE_TYPE_SM:
-		return s.resource(), ok
+		return d.shareResource(s), ok
 	case typ == driver.CU_DEV_RESOURCE_TYPE_WORKQUEUE_CONFIG && d.version >= 13010:
 		raw.SetWorkqueueConfig(q)
 		return raw, ok
@@ -109,9 +119,9 @@ func (d *Driver) DevSmResourceSplitByCount(_ *driver.Thread, result []driver.Dev
 	n = min(n, room)
 	d.ids.split++
 	for i := range n {
-		result[i] = whole.part(size, d.ids.split, uint64(i)).resource()
+		result[i] = d.shareResource(whole.part(size, d.ids.split, uint64(i)))
 	}
-	rest = whole.part(whole.count-n*size, d.ids.split, uint64(n)).resource()
+	rest = d.shareResource(whole.part(whole.count-n*size, d.ids.split, uint64(n)))
 	return n, rest, ok
 }
 

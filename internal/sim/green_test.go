@@ -43,6 +43,11 @@ func TestShares(t *testing.T) {
 		t.Fatalf("there are %d multiprocessors", all.SMCount())
 	}
 
+	multiprocessors := driver.DevSmResource{SmCount: 132, MinSmPartitionSize: 8, SmCoscheduledAlignment: 8}
+	if got, _ := all.SM(); got != multiprocessors {
+		t.Errorf("the device has %+v, want %+v", got, multiprocessors)
+	}
+
 	for _, c := range []struct {
 		room, least, flags uint32
 		n, size, rest      uint32

@@ -52,10 +52,10 @@ func (d *Driver) DevSmResourceSplit(_ *driver.Thread, result []driver.DevResourc
 	part := share{dev: whole.dev, split: d.ids.split}
 	for i, p := range filled {
 		part.count, part.index, part.sets = p.SmCount, uint64(i), p.CoscheduledSmCount
-		result[i] = part.resource()
+		result[i] = d.shareResource(part)
 	}
 	part.count, part.index, part.sets, part.left = left, uint64(len(filled)), 0, true
-	return part.resource(), ok
+	return d.shareResource(part), ok
 }
 
 // fill checks what a group asks for, and replaces the fields that are 0. The share has whole
@@ -104,5 +104,5 @@ func (d *Driver) StreamGetDevResource(th *driver.Thread, h driver.Stream,
 	if g := d.greenOf(t, s); g != nil {
 		its = g.share
 	}
-	return its.resource(), ok
+	return d.shareResource(its), ok
 }

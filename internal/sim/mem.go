@@ -72,21 +72,30 @@ func (a *addressSpace) onHost(k blockKind) *uint64 {
 // newHostContent returns a content with addresses of the host, and the first of them, or nil if there is
 // too much such memory, or the process has too few addresses.
 func (a *addressSpace) newHostContent(k blockKind, size uint64) (*mem.Content, uint64) {
+	if !a.takeOnHost(k, size) {
+		return nil, 0
+	}
+	m := mem.New(&a.budget, size)
+	addr := m.Place()
+	if addr == 0 {
+		*a.onHost(k) -= size
+		return nil, 0
+	}
+	return m, addr
+}
+
+// takeOnHost takes some of the memory that the host can access, and reports false if there is too little.
+func (a *addressSpace) takeOnHost(k blockKind, size uint64) bool {
 	most := uint64(mostPinned)
 	if k.managed() {
 		most = mostManaged
 	}
 	used := a.onHost(k)
 	if size > most-*used {
-		return nil, 0
-	}
-	m := mem.New(&a.budget, size)
-	addr := m.Place()
-	if addr == 0 {
-		return nil, 0
+		return false
 	}
 	*used += size
-	return m, addr
+	return true
 }
 
 // open yields the kinds and the creations of what the program has to free, until yield returns false.

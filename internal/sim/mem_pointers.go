@@ -244,12 +244,3 @@ func (d *Driver) MemRangeGetAttributes(th *driver.Thread, data []unsafe.Pointer,
 	}
 	return ok
 }
-
-// refuse is a call with wrong arguments.
-func (d *Driver) refuse(name string, with driver.Result) driver.Result {
-	defer d.mu.Unlock()
-	if r := d.begin(name); r != ok {
-		return r
-	}
-	return with
-}

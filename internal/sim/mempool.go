@@ -4,27 +4,81 @@ import "github.com/purecu/purecu/driver"
 
 // defaultPool returns the default pool of a device.
 func (d *Driver) defaultPool(v *device) *memPool {
-	if v.pool == nil {
-		v.pool = d.newPool(poolBlock, v)
-		v.currentPool = v.pool
+	if v.standing.first == nil {
+		p := d.newPool(poolBlock, v)
+		v.standing = standingPools{p, p}
 	}
-	return v.pool
+	return v.standing.first
+}
+
+// standingPools returns the default pool and the current pool of a location. Those of the host and of managed memory
+// have the properties of pools that a program creates there: how an H200 sets them is not known.
+func (d *Driver) standingPools(l driver.MemLocation, allocType int32) (*standingPools, driver.Result) {
+	managed, l := allocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, numbered(l)
+	v, r := d.place(l)
+	switch {
+	case managed && l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID: // no preferred location
+		l.ID = 0
+	case r != ok, l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+		!managed && allocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED:
+		return nil, driver.ResultInvalidValue
+	case v != nil && !managed:
+		d.defaultPool(v)
+		return &v.standing, ok
+	}
+	at := poolPlace{managed, l}
+	if d.standing[at] == nil {
+		p := d.newPool(kindOfPool(managed, v), v)
+		p.location = l
+		if d.standing == nil {
+			d.standing = make(map[poolPlace]*standingPools)
+		}
+		d.standing[at] = &standingPools{p, p}
+	}
+	return d.standing[at], ok
+}
+
+// kindOfPool returns the kind of the blocks of a pool of a device, or of no device.
+func kindOfPool(managed bool, v *device) blockKind {
+	switch {
+	case managed:
+		return managedPoolBlock
+	case v == nil:
+		return pinnedPoolBlock
+	}
+	return poolBlock
+}
+
+// forget makes the default pool of a place current where a pool is that is destroyed.
+func (d *Driver) forget(p *memPool) {
+	if p.dev != nil {
+		p.dev.standing.forget(p)
+	}
+	for _, s := range d.standing {
+		s.forget(p)
+	}
+}
+
+func (s *standingPools) forget(p *memPool) {
+	if s.current == p {
+		s.current = s.first
+	}
 }
 
 func (d *Driver) newPool(kind blockKind, v *device) *memPool {
 	p := &memPool{kind: kind, dev: v, reuse: [3]int32{1, 1, 1}}
 	p.handle = driver.MemoryPool(d.objects.add(poolKind, p))
-	list := d.listOf(p)
+	list := d.poolsOf(v)
 	*list = append(*list, p)
 	return p
 }
 
-// listOf returns the list with a pool.
-func (d *Driver) listOf(p *memPool) *[]*memPool {
-	if p.dev == nil {
+// poolsOf returns the list of the pools of a device, or of those of no device.
+func (d *Driver) poolsOf(v *device) *[]*memPool {
+	if v == nil {
 		return &d.pools
 	}
-	return &p.dev.pools
+	return &v.pools
 }
 
 // synchronized is called when the program has waited for work on a device. Pools then give memory
@@ -82,35 +136,38 @@ func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.M
 		return 0, r
 	}
 	d.defaultPool(v)
-	return v.currentPool.handle, ok
+	return v.standing.current.handle, ok
 }
 
 // DeviceSetMemPool is cuDeviceSetMemPool.
 func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
-	const name = "cuDeviceSetMemPool"
+	return d.setPool("cuDeviceSetMemPool", th, driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)},
+		driver.CU_MEM_ALLOCATION_TYPE_PINNED, h)
+}
+
+// setPool makes a pool current.
+func (d *Driver) setPool(name string, th *driver.Thread, l driver.MemLocation, allocType int32,
+	h driver.MemoryPool) driver.Result {
 	defer d.mu.Unlock()
-	r := d.begin(name)
-	if r == ok {
-		r = d.forbidden(d.thread(th), nil)
+	if r := d.beginPools(name, th); r != ok {
+		return r
 	}
+	s, r := d.standingPools(l, allocType)
 	if r != ok {
 		return r
 	}
-	v, r := d.device(dev)
-	if r != ok { // as on an H200
-		return driver.ResultInvalidValue
-	}
 	p, r := d.poolOf(name, h)
-	switch {
+	switch first := s.first; {
 	case r != ok:
 		return r
-	case p.dev != v, p.imported:
+	case p.dev != first.dev, p.imported:
 		return driver.ResultInvalidValue
-	case p.kind == managedPoolBlock: // has no effect on an H200
+	case first.kind == poolBlock && p.kind == managedPoolBlock: // has no effect on an H200
 		return ok
+	case p.kind != first.kind, p.kind != poolBlock && p.location != first.location:
+		return driver.ResultInvalidValue
 	}
-	d.defaultPool(v)
-	v.currentPool = p
+	s.current = p
 	return ok
 }
 

@@ -45,7 +45,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 		b.syncMemops = true // as on an H200
 		if p.location.Type != driver.CU_MEM_LOCATION_TYPE_INVALID {
 			b.advice = []advised{{to: (size + mem.Page - 1) / mem.Page * mem.Page,
-				advice: advice{preferred: numbered(p.location), hasPreferred: true}}}
+				advice: advice{preferred: p.location, hasPreferred: true}}}
 		}
 	}
 	c.live++
@@ -54,7 +54,7 @@ func (p *memPool) allocate(d *Driver, s *stream, size uint64) (driver.DevicePtr,
 	return driver.DevicePtr(b.addr), ok
 }
 
-// MemPoolCreate is cuMemPoolCreate. Processes share pools of device memory only, by files.
+// MemPoolCreate is cuMemPoolCreate. Processes share pools of devices and of a node of the host, by files.
 func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (driver.MemoryPool, driver.Result) {
 	defer d.mu.Unlock()
 	if r := d.beginPools("cuMemPoolCreate", th); r != ok {
@@ -77,13 +77,13 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 		shared && props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR &&
 			props.HandleTypes != driver.CU_MEM_HANDLE_TYPE_FABRIC:
 		return 0, driver.ResultInvalidValue
-	case shared && (v == nil || !canShareMemory || props.HandleTypes == driver.CU_MEM_HANDLE_TYPE_FABRIC):
+	case shared && (!canShareMemory || props.HandleTypes == driver.CU_MEM_HANDLE_TYPE_FABRIC):
 		return 0, driver.ResultNotSupported
 	}
 	var f *memoryFile
 	if shared {
 		var err error
-		d.unlocked(func() { f, err = d.newMemoryFile(poolFileSize(v.index), 0) })
+		d.unlocked(func() { f, err = d.newMemoryFile(poolFileSize(v), 0) })
 		if err == nil {
 			if err = f.mapMemory(); err != nil {
 				f.close()
@@ -93,18 +93,14 @@ func (d *Driver) MemPoolCreate(th *driver.Thread, props driver.MemPoolProps) (dr
 			return 0, d.lacks("cuMemPoolCreate", err, 0, driver.ResultOutOfMemory)
 		}
 	}
-	kind := poolBlock
-	switch {
-	case managed:
-		kind = managedPoolBlock
-	case v == nil:
-		kind = pinnedPoolBlock
-	}
 	if v != nil {
 		d.defaultPool(v)
 	}
-	p := d.newPool(kind, v)
-	p.created, p.max, p.file, p.location = true, props.MaxSize, f, l
+	p := d.newPool(kindOfPool(managed, v), v)
+	p.created, p.max, p.file, p.location = true, props.MaxSize, f, numbered(l)
+	if l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID {
+		p.location.ID = 0
+	}
 	return p.handle, ok
 }
 
@@ -119,12 +115,10 @@ func (d *Driver) MemPoolDestroy(th *driver.Thread, h driver.MemoryPool) driver.R
 	case !p.created, p.imported && p.isOpen(&d.space):
 		return driver.ResultInvalidValue
 	}
-	if p.dev != nil && p.dev.currentPool == p {
-		p.dev.currentPool = p.dev.pool
-	}
+	d.forget(p)
 	p.destroyed = true
 	d.space.trim(p, 0)
-	list := d.listOf(p)
+	list := d.poolsOf(p.dev)
 	*list = slices.DeleteFunc(*list, func(other *memPool) bool { return other == p })
 	d.objects.remove(uintptr(h))
 	d.reclaim()
@@ -285,7 +279,7 @@ func (d *Driver) allocateOn(name string, th *driver.Thread, size uint64, h *driv
 		return 0, r
 	}
 	d.defaultPool(s.ctx.dev)
-	p := s.ctx.dev.currentPool
+	p := s.ctx.dev.standing.current
 	if h != nil {
 		if p, r = d.poolOf(name, *h); r != ok {
 			return 0, r
@@ -344,48 +338,34 @@ func (d *Driver) MemFreeAsync(th *driver.Thread, p driver.DevicePtr, h driver.St
 	return ok
 }
 
-// MemGetMemPool is cuMemGetMemPool, for the memory of devices.
-func (d *Driver) MemGetMemPool(th *driver.Thread, l driver.MemLocation, kind int32) (driver.MemoryPool, driver.Result) {
-	if r := devicePool(l, kind); r != ok {
-		return 0, d.refuse("cuMemGetMemPool", r)
+// MemGetMemPool is cuMemGetMemPool.
+func (d *Driver) MemGetMemPool(_ *driver.Thread, l driver.MemLocation, kind int32) (driver.MemoryPool, driver.Result) {
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemGetMemPool"); r != ok {
+		return 0, r
 	}
-	return d.DeviceGetMemPool(th, driver.Device(l.ID))
+	s, r := d.standingPools(l, kind)
+	if r != ok {
+		return 0, r
+	}
+	return s.current.handle, ok
 }
 
-// MemGetDefaultMemPool is cuMemGetDefaultMemPool, for the memory of devices.
-func (d *Driver) MemGetDefaultMemPool(th *driver.Thread, l driver.MemLocation,
+// MemGetDefaultMemPool is cuMemGetDefaultMemPool.
+func (d *Driver) MemGetDefaultMemPool(_ *driver.Thread, l driver.MemLocation,
 	kind int32) (driver.MemoryPool, driver.Result) {
-	if r := devicePool(l, kind); r != ok {
-		return 0, d.refuse("cuMemGetDefaultMemPool", r)
+	defer d.mu.Unlock()
+	if r := d.begin("cuMemGetDefaultMemPool"); r != ok {
+		return 0, r
 	}
-	p, r := d.DeviceGetDefaultMemPool(th, driver.Device(l.ID))
-	if r == driver.ResultInvalidDevice {
-		r = driver.ResultInvalidValue
+	s, r := d.standingPools(l, kind)
+	if r != ok {
+		return 0, r
 	}
-	return p, r
+	return s.first.handle, ok
 }
 
-// MemSetMemPool is cuMemSetMemPool, for the memory of devices.
+// MemSetMemPool is cuMemSetMemPool.
 func (d *Driver) MemSetMemPool(th *driver.Thread, l driver.MemLocation, kind int32, p driver.MemoryPool) driver.Result {
-	if r := devicePool(l, kind); r != ok {
-		return d.refuse("cuMemSetMemPool", r)
-	}
-	if p == 0 {
-		return d.Refuse(th, "cuMemSetMemPool", false, true)
-	}
-	return d.DeviceSetMemPool(th, driver.Device(l.ID), p)
-}
-
-// devicePool checks that a call is about the pools of a device: only a device has a default pool and
-// a current one here.
-func devicePool(l driver.MemLocation, kind int32) driver.Result {
-	switch {
-	case kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED && kind != driver.CU_MEM_ALLOCATION_TYPE_MANAGED:
-		return driver.ResultInvalidValue
-	case l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID && kind == driver.CU_MEM_ALLOCATION_TYPE_PINNED:
-		return driver.ResultInvalidValue
-	case l.Type != driver.CU_MEM_LOCATION_TYPE_DEVICE || kind != driver.CU_MEM_ALLOCATION_TYPE_PINNED:
-		return driver.ResultNotSupported
-	}
-	return ok
+	return d.setPool("cuMemSetMemPool", th, l, kind, p)
 }

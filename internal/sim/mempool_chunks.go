@@ -140,11 +140,24 @@ func (p *memPool) reserve(d *Driver, n uint64) *chunk {
 
 // reserveOnHost is reserve for memory that the host can access.
 func (p *memPool) reserveOnHost(d *Driver, size uint64) *chunk {
-	m, addr := d.space.newHostContent(p.kind, size)
-	if m == nil {
+	c := &chunk{pool: p, size: size}
+	if p.file == nil {
+		if c.mem, c.addr = d.space.newHostContent(p.kind, size); c.mem == nil {
+			return nil
+		}
+		return p.added(c)
+	}
+	there := d.space.takeOnHost(p.kind, size)
+	if there {
+		if c.offset, there = p.room(size); !there {
+			*d.space.onHost(p.kind) -= size
+		}
+	}
+	if !there {
 		return nil
 	}
-	return p.added(&chunk{pool: p, addr: addr, size: size, mem: m})
+	c.mem, c.addr = p.part(c.offset, size), p.addressAt(c.offset)
+	return p.added(c)
 }
 
 // added adds a chunk to the pool.
@@ -213,9 +226,13 @@ func (a *addressSpace) unused(b *block) {
 	}
 }
 
-// poolFileSize returns the size of the file of a pool of a device.
-func poolFileSize(index int) uint64 {
-	return (mostMemory/granularity + 2 + uint64(index)) * granularity
+// poolFileSize returns the size of the file of a pool of a device, or of the host if v is nil.
+func poolFileSize(v *device) uint64 {
+	units := uint64(mostMemory/granularity + 2)
+	if v != nil {
+		units += 1 + uint64(v.index)
+	}
+	return units * granularity
 }
 
 // room returns a part of the pool's file that no chunk has.
@@ -226,13 +243,16 @@ func (p *memPool) room(size uint64) (offset uint64, there bool) {
 		}
 		offset = c.offset + c.size
 	}
-	return offset, size <= poolFileSize(p.dev.index)-offset
+	return offset, size <= poolFileSize(p.dev)-offset
 }
 
 // part returns the content of a part of the pool's file.
 func (p *memPool) part(offset, n uint64) *mem.Content {
 	return mem.Of(p.file.mapped()[offset : offset+n : offset+n])
 }
+
+// addressAt returns the address of the host where a part of the pool's file is.
+func (p *memPool) addressAt(offset uint64) uint64 { return mem.AddressOf(p.file.mapped()[offset:]) }
 
 // lacks returns how many bytes of the chunk's part of the pool's file the file system still has to
 // allocate, up to an address.
@@ -303,7 +323,7 @@ func (p *memPool) shrink(d *Driver) {
 		}
 		end = c.offset + c.size
 	}
-	if all := poolFileSize(p.dev.index); end < all {
+	if all := poolFileSize(p.dev); end < all {
 		holes = append(holes, piece{addr: end, size: all - end})
 	}
 	p.growing = true

@@ -40,7 +40,7 @@ func TestHostPoolCreate(t *testing.T) {
 		{pinnedType, onHost, 0, 0, ok}, {pinnedType, onHost, -1, 0, ok}, {pinnedType, onHost, 7, 0, ok},
 		{pinnedType, onHost, 0, 1, invalid}, {pinnedType, onHost, 0, 8, invalid},
 		{pinnedType, onNode, 0, 0, ok}, {pinnedType, onNode, 1, 0, invalid}, {pinnedType, onNode, -1, 0, invalid},
-		{pinnedType, onNode, 1, 1, invalid},
+		{pinnedType, onNode, 1, 1, invalid}, {pinnedType, onNode, 0, 8, unsupported},
 		{managedType, nowhere, 0, 0, ok}, {managedType, nowhere, 7, 0, ok}, {managedType, nowhere, 0, 1, invalid},
 		{managedType, onDevice, 0, 0, ok}, {managedType, onDevice, 7, 0, invalid},
 		{managedType, onDevice, 0, 8, invalid},
@@ -68,6 +68,69 @@ func TestHostPoolCreate(t *testing.T) {
 			r.must(r.MemPoolDestroy(r.th, p))
 		}
 	}
+}
+
+// TestStandingPools asks for the default pools and the current pools of all places, and makes others current.
+func TestStandingPools(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	r := newLab(t, Devices(2))
+	seen := make(map[driver.MemoryPool]bool)
+	for _, c := range []struct {
+		alloc, location, id int32
+		want                driver.Result
+	}{
+		{pinnedType, onDevice, 0, ok}, {pinnedType, onDevice, 1, ok}, {pinnedType, onDevice, 2, invalid},
+		{pinnedType, onHost, -1, ok}, {pinnedType, onNode, 0, ok}, {pinnedType, onNode, 1, invalid},
+		{pinnedType, nowhere, 0, invalid}, {pinnedType, onThisNode, 0, invalid}, {pinnedType, 5, 0, invalid},
+		{managedType, nowhere, 7, ok}, {managedType, onDevice, 1, ok}, {managedType, onDevice, 2, invalid},
+		{managedType, onHost, 0, ok}, {managedType, onNode, 0, ok}, {managedType, onThisNode, 0, invalid},
+		{0, onDevice, 0, invalid}, {3, onHost, 0, invalid},
+	} {
+		l := driver.MemLocation{Type: c.location, ID: c.id}
+		first, res := r.MemGetDefaultMemPool(r.th, l, c.alloc)
+		now, resNow := r.MemGetMemPool(r.th, l, c.alloc)
+		if res != c.want || resNow != c.want || now != first || seen[first] {
+			t.Errorf("%+v: %#x, %v, and %#x, %v", c, first, res, now, resNow)
+		}
+		if res != ok {
+			r.want("cuMemSetMemPool", invalid, r.MemSetMemPool(r.th, l, c.alloc, first))
+			continue
+		}
+		seen[first] = true
+		r.want("the end of a default pool", invalid, r.MemPoolDestroy(r.th, first))
+		props := propsOf(c.alloc, c.location)
+		props.Location.ID = c.id
+		p, res := r.MemPoolCreate(r.th, props)
+		r.must(res)
+		current := func(want driver.MemoryPool) {
+			t.Helper()
+			if got, res := r.MemGetMemPool(r.th, l, c.alloc); got != want || res != ok {
+				t.Errorf("%+v: the current pool is %#x, %v; want %#x", c, got, res, want)
+			}
+		}
+		r.must(r.MemSetMemPool(r.th, l, c.alloc, p))
+		current(p)
+		r.must(r.MemSetMemPool(r.th, l, c.alloc, first))
+		current(first)
+		r.must(r.MemSetMemPool(r.th, l, c.alloc, p))
+		r.must(r.MemPoolDestroy(r.th, p))
+		current(first)
+	}
+	host, node := driver.MemLocation{Type: onHost}, driver.MemLocation{Type: onNode}
+	p, res := r.MemGetMemPool(r.th, host, managedType)
+	r.must(res)
+	r.want("a pool of another place", invalid, r.MemSetMemPool(r.th, node, managedType, p))
+	r.want("a pool of another type", invalid, r.MemSetMemPool(r.th, host, pinnedType, p))
+
+	m, res := r.MemAllocFromPoolAsync(r.th, 64, p, r.newStream())
+	r.must(res)
+	v, res := r.PointerGetAttribute(r.th, driver.CU_POINTER_ATTRIBUTE_IS_MANAGED, m)
+	if r.must(res); v[0] != 1 {
+		t.Error("the memory is not managed")
+	}
+	foreignBytes(driver.HostPtr(m), 64)[63] = 1
+	r.must(r.MemFree(r.th, m))
+	r.must(r.CtxSynchronize(r.th)) // the pool gives its memory back
 }
 
 // TestHostPoolAccess asks for the access to pools, and sets it.

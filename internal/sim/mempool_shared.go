@@ -1,13 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"github.com/purecu/purecu/driver"
 )
 
 // A pool that processes share has a file, of which a chunk is a part. The file is sparse. Its size says
-// that it is a pool's, and of which device: it is larger than that of physical memory can be.
+// that it is a pool's, and of which device or that it is of the host: it is larger than that of physical memory can be.
 
 // MemPoolExportToShareableHandle is cuMemPoolExportToShareableHandle. The handle is the descriptor of the
 // pool's file.
@@ -47,11 +48,11 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 	}
 	id, _ := fileOf(int32(fd))
 	size := sizeOfFile(int(int32(fd)))
-	for _, v := range d.devices {
-		if size != poolFileSize(v.index) {
+	for _, v := range append([]*device{nil}, d.devices...) {
+		if size != poolFileSize(v) {
 			continue
 		}
-		if p := v.importedPool(id); p != nil {
+		if p := importedPool(*d.poolsOf(v), id); p != nil {
 			return p.handle, ok
 		}
 		f, err := openFile(int(int32(fd)), size)
@@ -62,8 +63,10 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 			f.close()
 			return 0, d.lacks(name, err, 0, driver.ResultOutOfMemory)
 		}
-		d.defaultPool(v)
-		p := d.newPool(poolBlock, v)
+		if v != nil {
+			d.defaultPool(v)
+		}
+		p := d.newPool(kindOfPool(false, v), v)
 		p.created, p.imported, p.file = true, true, f
 		return p.handle, ok
 	}
@@ -71,22 +74,25 @@ func (d *Driver) MemPoolImportFromShareableHandle(th *driver.Thread, fd driver.H
 }
 
 // importedPool returns the imported pool of a file, or nil.
-func (v *device) importedPool(id fileID) *memPool {
-	for _, p := range v.pools {
-		if !p.imported {
-			continue
-		}
-		if of, open := fileOf(p.file.descriptor()); open && of == id {
+func importedPool(pools []*memPool, id fileID) *memPool {
+	for _, p := range pools {
+		if p.imported && p.isOf(id) {
 			return p
 		}
 	}
 	return nil
 }
 
+// isOf reports whether the pool has a file.
+func (p *memPool) isOf(id fileID) bool {
+	of, open := fileOf(p.file.descriptor())
+	return open && of == id
+}
+
 // isOpen reports whether memory of an imported pool is open, and no free of it was enqueued.
 func (p *memPool) isOpen(all *addressSpace) bool {
 	for _, c := range p.chunks {
-		if b := all.of(c.addr, poolBlock); c.live != 0 && b != nil && b.chunk == c && !b.leaving {
+		if b := all.of(c.addr, p.kind); c.live != 0 && b != nil && b.chunk == c && !b.leaving {
 			return true
 		}
 	}
@@ -103,11 +109,12 @@ func (d *Driver) MemPoolExportPointer(th *driver.Thread,
 	if r := d.beginPools("cuMemPoolExportPointer", th); r != ok {
 		return data, r
 	}
-	b := d.space.of(uint64(ptr), poolBlock)
+	b := d.space.of(uint64(ptr), poolBlock, pinnedPoolBlock)
 	if b == nil || b.leaving || b.chunk.pool.file == nil || b.chunk.pool.imported {
 		return data, driver.ResultInvalidValue
 	}
-	for i, v := range []uint64{poolMemory, b.chunk.offset + b.addr - b.chunk.addr, b.size} {
+	id, _ := fileOf(b.chunk.pool.file.descriptor())
+	for i, v := range []uint64{poolMemory, b.chunk.offset + b.addr - b.chunk.addr, b.size, id.device, id.number} {
 		binary.LittleEndian.PutUint64(data[8*i:], v)
 	}
 	return data, ok
@@ -119,7 +126,7 @@ func (p *memPool) opened(all *addressSpace, offset, size uint64) *block {
 		if c.offset != offset || c.live == 0 {
 			continue
 		}
-		if b := all.of(c.addr, poolBlock); b != nil && b.chunk == c && b.size == size && !b.leaving {
+		if b := all.of(c.addr, p.kind); b != nil && b.chunk == c && b.size == size && !b.leaving {
 			return b
 		}
 	}
@@ -135,30 +142,33 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	switch {
 	case r != ok:
 		return 0, r
-	case !p.imported: // it may be of no device
+	case !p.imported:
 		return 0, driver.ResultInvalidValue
 	}
-	var v [3]uint64
+	var v [5]uint64
 	for i := range v {
 		v[i] = binary.LittleEndian.Uint64(data[8*i:])
 	}
-	offset, size, end := v[1], v[2], poolFileSize(p.dev.index)
-	if v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size {
+	offset, size, end := v[1], v[2], poolFileSize(p.dev)
+	if v[0] != poolMemory || size == 0 || offset%alignment != 0 || size > end || offset > end-size ||
+		!p.isOf(fileID{v[3], v[4]}) { // an H200 also refuses memory of another pool
 		return 0, driver.ResultInvalidValue
 	}
 	if b := p.opened(&d.space, offset, size); b != nil {
 		return driver.DevicePtr(b.addr), ok
 	}
 	c := d.thread(th).current()
-	if c == nil || c.dev != p.dev {
-		c = p.dev.nowhere()
+	if c == nil || p.dev != nil && c.dev != p.dev {
+		c = cmp.Or(p.dev, d.devices[0]).nowhere()
 	}
-	addr, there := d.space.place(size)
-	if !there {
+	addr, there := uint64(0), true
+	if p.dev == nil {
+		addr = p.addressAt(offset)
+	} else if addr, there = d.space.place(size); !there {
 		return 0, driver.ResultOutOfMemory
 	}
 	k := &chunk{pool: p, addr: addr, size: rounded(size), offset: offset, live: 1, mem: p.part(offset, size)}
-	b := &block{addr: addr, size: size, kind: poolBlock, ctx: c, chunk: k, mem: k.mem}
+	b := &block{addr: addr, size: size, kind: p.kind, ctx: c, chunk: k, mem: k.mem}
 	p.chunks = append(p.chunks, k)
 	p.used.add(size)
 	d.space.add(b)

@@ -185,7 +185,7 @@ func sharedPoolRoom(t *testing.T, keeps bool) {
 // TestSharedPoolEnds looks for a part of a file that other chunks have nearly filled.
 func TestSharedPoolEnds(t *testing.T) {
 	p := &memPool{dev: &device{}}
-	all := poolFileSize(0)
+	all := poolFileSize(p.dev)
 	p.chunks = []*chunk{{offset: all - 2*chunkSize, size: chunkSize}, {offset: chunkSize, size: all - 4*chunkSize}}
 	for size, want := range map[uint64]uint64{
 		1: 0, chunkSize: 0, chunkSize + 1: all - chunkSize, all: all - chunkSize, // without room
@@ -236,6 +236,75 @@ func TestSharedPoolTwice(t *testing.T) {
 	}
 }
 
+// TestSharedPoolOfHost exports pinned memory of a node of the host from one driver to another. Both programs access it
+// directly, and by copies. The imported pool reserves nothing, and has the access that a new pool has.
+func TestSharedPoolOfHost(t *testing.T) {
+	const n = 1000
+	here, there := newLab(t), newLab(t)
+	props := propsOf(pinnedType, onNode)
+	props.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	p, res := here.MemPoolCreate(here.th, props)
+	here.must(res)
+	q := there.imported(here.exported(p))
+	if again := there.imported(here.exported(p)); again != q {
+		t.Errorf("the pool has the handles %#x and %#x", q, again)
+	}
+	s := here.newStream()
+	var memory, opened [2]driver.DevicePtr
+	for i := range memory {
+		memory[i], res = here.MemAllocFromPoolAsync(here.th, n, p, s)
+		here.must(res)
+		copy(foreignBytes(driver.HostPtr(memory[i]), n), bytes.Repeat([]byte{byte(i + 1)}, n))
+		data, res := here.MemPoolExportPointer(here.th, memory[i])
+		here.must(res)
+		opened[i], res = there.MemPoolImportPointer(there.th, q, data)
+		there.must(res)
+		if again, res := there.MemPoolImportPointer(there.th, q, data); again != opened[i] || res != ok {
+			t.Errorf("the memory is at %#x, then at %#x, %v", opened[i], again, res)
+		}
+	}
+	x, res := there.MemAlloc(there.th, n)
+	there.must(res)
+	for i, m := range opened {
+		if b := foreignBytes(driver.HostPtr(m), n); !bytes.Equal(b, bytes.Repeat([]byte{byte(i + 1)}, n)) {
+			t.Errorf("memory %d: %d …", i, b[:4])
+		}
+		there.must(there.Memcpy(there.th, x, m, n))
+		b := make([]byte, n)
+		there.must(there.MemcpyDtoH(there.th, b, x))
+		if b[0] != byte(i+1) || b[n-1] != byte(i+1) {
+			t.Errorf("memory %d is copied as %d …", i, b[:4])
+		}
+		there.want("a set without access", driver.ResultInvalidValue, there.MemsetD8(there.th, m, 1, n))
+		v, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, m)
+		if there.must(res); v[0] != driver.CU_MEMORYTYPE_HOST {
+			t.Errorf("the memory is of the type %d", v[0])
+		}
+	}
+	access := []driver.MemAccessDesc{{Location: poolProps(0).Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
+	there.must(there.MemPoolSetAccess(there.th, q, access))
+	there.must(there.MemsetD8(there.th, opened[0], 9, n))
+	if b := foreignBytes(driver.HostPtr(memory[0]), n); b[0] != 9 || b[n-1] != 9 {
+		t.Errorf("what the other program has set is %d …", b[:4])
+	}
+	there.must(there.MemFree(there.th, opened[0]))
+	there.must(there.MemFreeAsync(there.th, opened[1], driver.CU_STREAM_LEGACY))
+	there.must(there.CtxSynchronize(there.th))
+	there.must(there.MemPoolDestroy(there.th, q))
+	for _, m := range memory {
+		here.must(here.MemFreeAsync(here.th, m, s))
+	}
+	here.must(here.StreamSynchronize(here.th, s))
+	here.must(here.MemPoolDestroy(here.th, p))
+	here.must(here.CtxSynchronize(here.th))
+	there.must(there.MemFree(there.th, x))
+	for _, r := range []*lab{here, there} {
+		if r.space.pinned != 0 || len(r.space.closing) != 0 {
+			t.Errorf("%d bytes are pinned, and %d files are left", r.space.pinned, len(r.space.closing))
+		}
+	}
+}
+
 // TestSharedPoolResults makes calls about shared pools that fail.
 func TestSharedPoolResults(t *testing.T) {
 	const invalid = driver.ResultInvalidValue
@@ -249,6 +318,8 @@ func TestSharedPoolResults(t *testing.T) {
 	r.must(res)
 	open, res := r.MemPoolImportPointer(r.th, q, data)
 	r.must(res)
+	p2 := r.sharedPool(0, 0)
+	other := r.imported(r.exported(p2))
 	wrong := func(i int, v byte) driver.MemPoolPtrExportData {
 		d := data
 		d[i] = v
@@ -273,6 +344,7 @@ func TestSharedPoolResults(t *testing.T) {
 		"an imported one as current":   {r.DeviceSetMemPool(r.th, 0, q), invalid},
 		"export of imported memory":    {second(r.MemPoolExportPointer(r.th, open)), invalid},
 		"export within memory":         {second(r.MemPoolExportPointer(r.th, m+8)), invalid},
+		"import into another pool":     {second(r.MemPoolImportPointer(r.th, other, data)), invalid},
 		"import into the own pool":     {second(r.MemPoolImportPointer(r.th, p, data)), invalid},
 		"other data":                   {second(r.MemPoolImportPointer(r.th, q, wrong(0, 1))), invalid},
 		"an odd place":                 {second(r.MemPoolImportPointer(r.th, q, wrong(8, 1))), invalid},
@@ -286,6 +358,7 @@ func TestSharedPoolResults(t *testing.T) {
 	r.must(r.MemFreeAsync(r.th, m, s))
 	r.want("export of memory that is freed", invalid, second(r.MemPoolExportPointer(r.th, m)))
 	r.must(r.StreamSynchronize(r.th, s))
-	r.must(r.MemPoolDestroy(r.th, p))
-	r.must(r.MemPoolDestroy(r.th, q))
+	for _, h := range []driver.MemoryPool{p, q, p2, other} {
+		r.must(r.MemPoolDestroy(r.th, h))
+	}
 }

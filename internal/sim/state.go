@@ -53,6 +53,7 @@ type machine struct {
 	installed  []*device                                      // those of the machine
 	devices    []*device                                      // those of them that the program sees, by their ordinals
 	pools      []*memPool                                     // of no device
+	standing   map[poolPlace]*standingPools                   // of what is not memory of a device alone
 	lookup     func(variable string) (value string, set bool) // nil: there are no variables
 	disordered bool                                           // cuInit has read an order that does not exist
 	attributes map[int32]int32                                // the attributes that DeviceAttribute has set
@@ -129,12 +130,10 @@ type device struct {
 	flags    uint32 // flags of the primary context
 	contexts []*context
 	usage
-	// pool is the default pool, nil before its first use, currentPool that of cuMemAllocAsync, and
-	// pools are all that are not destroyed.
-	pool, currentPool *memPool
-	pools             []*memPool
-	noContext         *context // of memory that belongs to no context: see nowhere
-	graphs            graphMemory
+	standing  standingPools // of its memory, which cuMemAllocAsync allocates; nil before the first use
+	pools     []*memPool    // all that are not destroyed
+	noContext *context      // of memory that belongs to no context: see nowhere
+	graphs    graphMemory
 }
 
 // The priorities of streams on an H200.

@@ -140,7 +140,7 @@ type memPool struct {
 	handle driver.MemoryPool
 	kind   blockKind // of its blocks
 	dev    *device   // or nil if the location is no device
-	// location is the preferred location of managed memory.
+	// location is the location, for managed memory the preferred one.
 	location driver.MemLocation
 	// created says that the program has created the pool, and destroyed that it has destroyed it.
 	// The memory stays valid until it is freed.
@@ -154,6 +154,15 @@ type memPool struct {
 	hostAccess         int32 // that was set for managed memory
 	poolFile
 }
+
+// poolPlace is a type of memory, and where it is.
+type poolPlace struct {
+	managed  bool
+	location driver.MemLocation
+}
+
+// standingPools are the default pool of a place, and the one that is current there.
+type standingPools struct{ first, current *memPool }
 
 // poolFile is the file with the content of a pool that processes share.
 type poolFile struct {

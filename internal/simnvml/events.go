@@ -87,12 +87,28 @@ func (n *model) EventSetWaitV2(set raw.EventSet, data *raw.EventData, timeout ui
 	return n.wait(set, data, timeout)
 }
 
-// wait waits for an event for some milliseconds of the CUDA driver's time, and no longer than that by the machine's: a
-// program that polls must not need a test that advances the time.
+// wait waits for an event. It waits for some milliseconds of the CUDA driver's time, and no longer than that by the
+// machine's: a program that polls must not need a test that advances the time.
 func (n *model) wait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.Return {
 	if data == nil {
 		return raw.NVML_ERROR_INVALID_ARGUMENT
 	}
+	return n.await(timeout, func() raw.Return {
+		s := n.sets[set]
+		switch {
+		case s == nil:
+			return raw.NVML_ERROR_INVALID_ARGUMENT
+		case len(s.queue) == 0:
+			return raw.NVML_ERROR_TIMEOUT
+		}
+		*data = s.queue[0]
+		s.queue = s.queue[1:]
+		return raw.NVML_SUCCESS
+	})
+}
+
+// await calls a function, with mu locked, until its result is not NVML_ERROR_TIMEOUT, or the time is over.
+func (n *model) await(timeout uint32, try func() raw.Return) raw.Return {
 	clock, limit := n.machine.Clock(), time.Duration(timeout)*time.Millisecond
 	end := clock.Now().Add(limit)
 	patience := time.NewTimer(limit)
@@ -100,20 +116,11 @@ func (n *model) wait(set raw.EventSet, data *raw.EventData, timeout uint32) raw.
 	for {
 		next := n.catchUp()
 		n.mu.Lock()
-		s, changed := n.sets[set], n.changed
-		if s != nil && len(s.queue) > 0 {
-			*data = s.queue[0]
-			s.queue = s.queue[1:]
-			n.mu.Unlock()
-			return raw.NVML_SUCCESS
-		}
+		r, changed := try(), n.changed
 		n.mu.Unlock()
 		left := end.Sub(clock.Now())
-		switch {
-		case s == nil:
-			return raw.NVML_ERROR_INVALID_ARGUMENT
-		case left <= 0:
-			return raw.NVML_ERROR_TIMEOUT
+		if r != raw.NVML_ERROR_TIMEOUT || left <= 0 {
+			return r
 		}
 		if !next.IsZero() {
 			left = max(min(left, next.Sub(clock.Now())), 0)

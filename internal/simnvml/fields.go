@@ -21,6 +21,53 @@ func (n *model) DeviceGetFieldValues(device raw.Device, values []raw.FieldValue)
 	return raw.NVML_SUCCESS
 }
 
+// DeviceClearFieldValues sets counters of a GPU to 0. Each field has its own result.
+func (n *model) DeviceClearFieldValues(device raw.Device, values []raw.FieldValue) raw.Return {
+	if len(values) == 0 {
+		return n.answers.DeviceClearFieldValues(device, values)
+	}
+	if r := n.DeviceGetFieldValues(device, values); r != raw.NVML_SUCCESS {
+		return r
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	g := n.device(device)
+	for i := range values {
+		f := &values[i]
+		f.Value = raw.Value{}
+		switch {
+		case f.NvmlReturn != raw.NVML_SUCCESS:
+		case g == nil || !countsOfPCIe(f.FieldId):
+			f.NvmlReturn = raw.NVML_ERROR_NOT_SUPPORTED
+		default:
+			if g.cleared == nil {
+				g.cleared = make(map[uint32]bool)
+			}
+			g.cleared[f.FieldId] = true
+		}
+	}
+	return raw.NVML_SUCCESS
+}
+
+// countsOfPCIe reports whether a field counts errors of PCI Express.
+func countsOfPCIe(id uint32) bool {
+	switch id {
+	case raw.NVML_FI_DEV_PCIE_REPLAY_COUNTER, raw.NVML_FI_DEV_PCIE_REPLAY_ROLLOVER_COUNTER,
+		raw.NVML_FI_DEV_PCIE_L0_TO_RECOVERY_COUNTER:
+		return true
+	}
+	return id >= raw.NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS && id <= raw.NVML_FI_DEV_PCIE_COUNT_LANE_ERROR
+}
+
+// DeviceGetPcieReplayCounter returns how often data was sent again.
+func (n *model) DeviceGetPcieReplayCounter(device raw.Device, count *uint32) raw.Return {
+	return n.then(n.answers.DeviceGetPcieReplayCounter(device, count), device, func(g *gpu, _ GPU) {
+		if g.cleared[raw.NVML_FI_DEV_PCIE_REPLAY_COUNTER] {
+			*count = 0
+		}
+	})
+}
+
 // setField sets the value of a field that changes.
 func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	f.Timestamp, f.LatencyUsec = int64(n.timestamp()), 1
@@ -30,6 +77,9 @@ func (n *model) setField(f *raw.FieldValue, g *gpu, now GPU) {
 	}
 	if f.NvmlReturn != raw.NVML_SUCCESS {
 		return
+	}
+	if g.cleared[f.FieldId] {
+		f.Value = raw.Value{}
 	}
 	if s, ok := settingFields[f.FieldId]; ok {
 		*f.Value.UllVal() = now.Settings[s]

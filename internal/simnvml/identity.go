@@ -67,8 +67,11 @@ func (n *model) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.R
 // DeviceGetHandleByUUID returns a GPU by its UUID.
 func (n *model) DeviceGetHandleByUUID(uuid string, device *raw.Device) raw.Return {
 	return n.lookUp(n.checked("DeviceGetHandleByUUID", device), raw.NVML_ERROR_NOT_FOUND, device,
-		func(_ *gpu, now GPU) bool { return now.UUID == uuid })
+		func(_ *gpu, now GPU) bool { return now.has(uuid) })
 }
+
+// has reports whether a text is the UUID. As with an H200, the prefix may be left out.
+func (g *GPU) has(uuid string) bool { return uuid == g.UUID || uuid == g.UUID[len("GPU-"):] }
 
 // DeviceGetHandleByUUIDV returns a GPU by its UUID, as text or as bytes.
 func (n *model) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.Return {
@@ -77,8 +80,8 @@ func (n *model) DeviceGetHandleByUUIDV(uuid *raw.UUID, device *raw.Device) raw.R
 		return r
 	}
 	return n.lookUp(raw.NVML_SUCCESS, r, device, func(_ *gpu, now GPU) bool {
-		return uuid.Type == 1 && text(uuid.Value.Str()[:]) == now.UUID ||
-			uuid.Type == 2 && hexUUID(uuid.Value.Bytes()[:])[len("GPU-"):] == now.UUID[len("GPU-"):]
+		return uuid.Type == 1 && now.has(text(uuid.Value.Str()[:])) ||
+			uuid.Type == 2 && now.has(hexUUID(uuid.Value.Bytes()[:])[len("GPU-"):])
 	})
 }
 

@@ -213,3 +213,20 @@ func (n *model) DeviceGetSupportedGraphicsClocks(device raw.Device, memory uint3
 	}
 	return raw.NVML_SUCCESS
 }
+
+// DeviceGetSupportedPerformanceStates returns the performance states that a GPU has. A list may have any size: it gets
+// the first ones, and the rest of it is set to NVML_PSTATE_UNKNOWN.
+func (n *model) DeviceGetSupportedPerformanceStates(device raw.Device, states []raw.Pstates) raw.Return {
+	all := make([]raw.Pstates, min(len(states), 1)*recordedSize)
+	r := n.answers.DeviceGetSupportedPerformanceStates(device, all)
+	if r != raw.NVML_SUCCESS {
+		return r
+	}
+	for i := copy(states, all); i < len(states); i++ {
+		states[i] = raw.NVML_PSTATE_UNKNOWN
+	}
+	return r
+}
+
+// recordedSize is the number of elements of the lists with which functions were recorded.
+const recordedSize = 512

@@ -58,6 +58,7 @@ func (n *model) Shutdown() raw.Return {
 	}
 	if n.opens--; n.opens == 0 {
 		clear(n.sets)
+		clear(n.systems)
 		clear(n.samples)
 		n.broadcast()
 	}

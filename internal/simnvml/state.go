@@ -58,6 +58,7 @@ type state struct {
 	gpus    []*gpu
 	last    uintptr // the newest handle
 	sets    map[raw.EventSet]*eventSet
+	systems map[raw.SystemEventSet]bool // those that wait for events of the machine
 	samples map[raw.GpmSample]*gpmSample
 	faults
 	script   []step // what will happen
@@ -78,12 +79,13 @@ type gpu struct {
 	mig     mig
 	part    *computeInstance // what a MIG device is, or nil
 	links   []link           // NVLinks
+	cleared map[uint32]bool  // the fields that count, and that were set to 0
 }
 
 // newState makes the state of a machine.
 func newState(m Machine) *state {
 	s := &state{machine: m, begun: m.Clock().Now(), changed: make(chan struct{}), sets: map[raw.EventSet]*eventSet{},
-		samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
+		systems: map[raw.SystemEventSet]bool{}, samples: map[raw.GpmSample]*gpmSample{}, faults: newFaults()}
 	recordings := make(map[*profile.GPU]recording)
 	for i, g := range m.GPUs() {
 		p := g.Profile
@@ -131,7 +133,7 @@ func (s *state) indexes(name string, args []any) (list []int) {
 	if strings.HasPrefix(name, lookup) {
 		for i, g := range s.machine.GPUs() {
 			switch args[0] {
-			case uint32(i), g.UUID, serialOf(i), busID(g.Bus):
+			case uint32(i), g.UUID, g.UUID[len("GPU-"):], serialOf(i), busID(g.Bus):
 				return []int{i}
 			}
 		}

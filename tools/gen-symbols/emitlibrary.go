@@ -18,6 +18,7 @@ type libraryPlan struct {
 	nulls   map[string]map[string]string // by export and parameter, what becomes of NULL
 	first   map[string]string            // by export, what the function checks before NULL
 	handle  map[string]string            // by export, the parameter that must not be 0
+	starts  map[string]bool              // the functions that need no cuInit, and start the driver
 	sized   map[string]string            // by export, the function and the parameter that say how long a value is
 	exports []funcFact                   // functions outside the manifest, with unknown parameters
 }
@@ -41,7 +42,8 @@ var checks = map[string]string{"context": "inContext", "capture": "uncaptured",
 func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 	var errs cheader.ErrorList
 	plan := &libraryPlan{
-		byHand: map[string]bool{}, static: map[string]bool{}, handle: map[string]string{}, sized: map[string]string{},
+		byHand: map[string]bool{}, static: map[string]bool{}, starts: map[string]bool{},
+		handle: map[string]string{}, sized: map[string]string{},
 		stores: map[string]map[string]string{}, nulls: map[string]map[string]string{}, first: map[string]string{},
 	}
 	facts := map[string]funcFact{}
@@ -81,6 +83,9 @@ func parseLibrary(src source, m *manifest) (*libraryPlan, error) {
 			}
 			plan.byHand[fact.export] = true
 			plan.static[fact.export] = r.fields[0] == "static"
+		case "starts":
+			r.want(2)
+			plan.starts[fact.export] = true
 		case "optional", "told", "required", "needed", "early", "captured":
 			if !hasParam() {
 				break
@@ -349,7 +354,11 @@ func (lib *library) emitStubs() string {
 				fmt.Fprintf(&b, "\tuint64_t a[] = {%s};\n", strings.Join(s.words(), ", "))
 				args = "a"
 			}
-			fmt.Fprintf(&b, "\treturn cusim_call(%d, %d, %s);\n", s.number, lib.since(s.fact), args)
+			call := "cusim_call"
+			if lib.plan.starts[s.fact.export] {
+				call = "cusim_call_first"
+			}
+			fmt.Fprintf(&b, "\treturn %s(%d, %d, %s);\n", call, s.number, lib.since(s.fact), args)
 		}
 		b.WriteString("}\n\n")
 	}

@@ -185,7 +185,7 @@ var functions = []function{
 	{"cuGraphClone", 10000, true},
 	{"cuGraphConditionalHandleCreate", 12030, true},
 	{"cuGraphCreate", 10000, true},
-	{"cuGraphDebugDotPrint", 11030, false},
+	{"cuGraphDebugDotPrint", 11030, true},
 	{"cuGraphDestroy", 10000, true},
 	{"cuGraphDestroyNode", 10000, true},
 	{"cuGraphEventRecordNodeGetEvent", 11010, true},

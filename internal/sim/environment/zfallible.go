@@ -117,6 +117,7 @@ func fallible() []string {
 		"cuGraphClone",
 		"cuGraphConditionalHandleCreate",
 		"cuGraphCreate",
+		"cuGraphDebugDotPrint",
 		"cuGraphDestroy",
 		"cuGraphDestroyNode",
 		"cuGraphEventRecordNodeGetEvent",

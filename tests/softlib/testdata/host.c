@@ -418,6 +418,7 @@ static void refused(void)
 	WANT(3, cuEventCreate(&h, 0));
 	WANT(3, cuCtxSynchronize());
 	WANT(3, cuMipmappedArrayDestroy(NULL));
+	WANT(3, cuCheckpointProcessGetState(4711, &n));
 	WANT(400, cuEventQuery(NULL));
 	OK(cuDriverGetVersion(&v));
 	CHECK(v == 13000);
@@ -1291,6 +1292,11 @@ static void processes(void)
 		unsigned count;
 		char reserved[52];
 	} restore = {pair, 1, {0}};
+	OK(cuCheckpointProcessGetState(4711, &state)); // these need no cuInit
+	CHECK(state == 0);
+	OK(cuCheckpointProcessLock(4711, args));
+	OK(cuCheckpointProcessUnlock(4711, NULL));
+	WANT(3, cuDeviceGetUuid_v2(pair[0], 0));
 	OK(cuInit(0));
 	OK(cuLogsCurrent(&at, 0));
 	CHECK(at == 0);

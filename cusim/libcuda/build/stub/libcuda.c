@@ -418,6 +418,12 @@ __attribute__((visibility("default"))) int cusim_nvml(int first, uint32_t number
 	return result;
 }
 
+int cusim_call_first_in(const char *function, uint32_t number, int since, uint64_t *words)
+{
+	int result = forked ? CUDA_ERROR_NOT_INITIALIZED : run();
+	return result ? result : cusim_call_in(function, number, since, words);
+}
+
 int cuInit(unsigned int flags)
 {
 	uint64_t words[] = {flags};

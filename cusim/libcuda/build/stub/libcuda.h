@@ -28,6 +28,10 @@ int cusim_initialized(void);
 #define cusim_call(number, since, words) cusim_call_in(__func__, number, since, words)
 int cusim_call_in(const char *function, uint32_t number, int since, uint64_t *words);
 
+// cusim_call_first is cusim_call for a function that needs no cuInit: it starts the driver.
+#define cusim_call_first(number, since, words) cusim_call_first_in(__func__, number, since, words)
+int cusim_call_first_in(const char *function, uint32_t number, int since, uint64_t *words);
+
 // cusim_begin begins a call of a function that is implemented with other functions. It returns the
 // result of a fault for its name without a version, the error before cuInit, or success.
 int cusim_begin(const char *function);

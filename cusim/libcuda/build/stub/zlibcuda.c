@@ -12,7 +12,7 @@ int cuArray3DCreate(void *pHandle, void *pAllocateArray)
 int cuArray3DCreate_v2(void *pHandle, void *pAllocateArray)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)pAllocateArray};
-	return cusim_call(362, 2000, a);
+	return cusim_call(363, 2000, a);
 }
 
 int cuArray3DGetDescriptor(void *pArrayDescriptor, void *hArray)
@@ -25,7 +25,7 @@ int cuArray3DGetDescriptor(void *pArrayDescriptor, void *hArray)
 int cuArray3DGetDescriptor_v2(void *pArrayDescriptor, void *hArray)
 {
 	uint64_t a[] = {(uintptr_t)pArrayDescriptor, (uintptr_t)hArray};
-	return cusim_call(363, 2000, a);
+	return cusim_call(364, 2000, a);
 }
 
 int cuArrayCreate(void *pHandle, void *pAllocateArray)
@@ -38,13 +38,13 @@ int cuArrayCreate(void *pHandle, void *pAllocateArray)
 int cuArrayCreate_v2(void *pHandle, void *pAllocateArray)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)pAllocateArray};
-	return cusim_call(364, 2000, a);
+	return cusim_call(365, 2000, a);
 }
 
 int cuArrayDestroy(void *hArray)
 {
 	uint64_t a[] = {(uintptr_t)hArray};
-	return cusim_call(365, 2000, a);
+	return cusim_call(366, 2000, a);
 }
 
 int cuArrayGetDescriptor(void *pArrayDescriptor, void *hArray)
@@ -57,7 +57,7 @@ int cuArrayGetDescriptor(void *pArrayDescriptor, void *hArray)
 int cuArrayGetDescriptor_v2(void *pArrayDescriptor, void *hArray)
 {
 	uint64_t a[] = {(uintptr_t)pArrayDescriptor, (uintptr_t)hArray};
-	return cusim_call(366, 2000, a);
+	return cusim_call(367, 2000, a);
 }
 
 int cuArrayGetMemoryRequirements(void *memoryRequirements, void *array, int device)
@@ -86,37 +86,37 @@ int cuArrayGetSparseProperties(void *sparseProperties, void *array)
 int cuCheckpointProcessCheckpoint(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(346, 12080, a);
+	return cusim_call_first(347, 12080, a);
 }
 
 int cuCheckpointProcessGetRestoreThreadId(int pid, void *tid)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)tid};
-	return cusim_call(347, 12080, a);
+	return cusim_call_first(348, 12080, a);
 }
 
 int cuCheckpointProcessGetState(int pid, void *state)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)state};
-	return cusim_call(348, 12080, a);
+	return cusim_call_first(349, 12080, a);
 }
 
 int cuCheckpointProcessLock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(349, 12080, a);
+	return cusim_call_first(350, 12080, a);
 }
 
 int cuCheckpointProcessRestore(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(350, 12080, a);
+	return cusim_call_first(351, 12080, a);
 }
 
 int cuCheckpointProcessUnlock(int pid, void *args)
 {
 	uint64_t a[] = {(uint32_t)pid, (uintptr_t)args};
-	return cusim_call(351, 12080, a);
+	return cusim_call_first(352, 12080, a);
 }
 
 int cuCoredumpGetAttribute(int attrib, void *value, void *size)
@@ -166,7 +166,7 @@ int cuCtxCreate_v2(void *pctx, unsigned int flags, int dev)
 int cuCtxCreate_v3(void *pctx, void *paramsArray, int numParams, unsigned int flags, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pctx, (uintptr_t)paramsArray, (uint32_t)numParams, (uint32_t)flags, (uint32_t)dev};
-	return cusim_call(329, 2000, a);
+	return cusim_call(330, 2000, a);
 }
 
 int cuCtxCreate_v4(void *pctx, void *ctxCreateParams, unsigned int flags, int dev)
@@ -202,7 +202,7 @@ int cuCtxEnablePeerAccess(void *peerContext, unsigned int Flags)
 int cuCtxFromGreenCtx(void *pContext, void *hCtx)
 {
 	uint64_t a[] = {(uintptr_t)pContext, (uintptr_t)hCtx};
-	return cusim_call(330, 12040, a);
+	return cusim_call(331, 12040, a);
 }
 
 int cuCtxGetApiVersion(void *ctx, void *version)
@@ -214,7 +214,7 @@ int cuCtxGetApiVersion(void *ctx, void *version)
 int cuCtxGetCacheConfig(void *pconfig)
 {
 	uint64_t a[] = {(uintptr_t)pconfig};
-	return cusim_call(331, 3020, a);
+	return cusim_call(332, 3020, a);
 }
 
 int cuCtxGetCurrent(void *pctx)
@@ -226,7 +226,7 @@ int cuCtxGetCurrent(void *pctx)
 int cuCtxGetDevResource(void *hCtx, void *resource, int type)
 {
 	uint64_t a[] = {(uintptr_t)hCtx, (uintptr_t)resource, (uint32_t)type};
-	return cusim_call(332, 12040, a);
+	return cusim_call(333, 12040, a);
 }
 
 int cuCtxGetDevice(void *device)
@@ -238,7 +238,7 @@ int cuCtxGetDevice(void *device)
 int cuCtxGetExecAffinity(void *pExecAffinity, int type)
 {
 	uint64_t a[] = {(uintptr_t)pExecAffinity, (uint32_t)type};
-	return cusim_call(333, 11040, a);
+	return cusim_call(334, 11040, a);
 }
 
 int cuCtxGetFlags(void *flags)
@@ -262,7 +262,7 @@ int cuCtxGetLimit(void *pvalue, int limit)
 int cuCtxGetSharedMemConfig(void *pConfig)
 {
 	uint64_t a[] = {(uintptr_t)pConfig};
-	return cusim_call(334, 4020, a);
+	return cusim_call(335, 4020, a);
 }
 
 int cuCtxGetStreamPriorityRange(void *leastPriority, void *greatestPriority)
@@ -303,13 +303,13 @@ int cuCtxRecordEvent(void *hCtx, void *hEvent)
 
 int cuCtxResetPersistingL2Cache(void)
 {
-	return cusim_call(335, 11000, NULL);
+	return cusim_call(336, 11000, NULL);
 }
 
 int cuCtxSetCacheConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(338, 3020, a);
+	return cusim_call(339, 3020, a);
 }
 
 int cuCtxSetCurrent(void *ctx)
@@ -333,7 +333,7 @@ int cuCtxSetLimit(int limit, size_t value)
 int cuCtxSetSharedMemConfig(int config)
 {
 	uint64_t a[] = {(uint32_t)config};
-	return cusim_call(339, 4020, a);
+	return cusim_call(340, 4020, a);
 }
 
 int cuCtxSynchronize(void)
@@ -350,13 +350,13 @@ int cuCtxWaitEvent(void *hCtx, void *hEvent)
 int cuDestroyExternalMemory(void *extMem)
 {
 	uint64_t a[] = {(uintptr_t)extMem};
-	return cusim_call(355, 10000, a);
+	return cusim_call(356, 10000, a);
 }
 
 int cuDestroyExternalSemaphore(void *extSem)
 {
 	uint64_t a[] = {(uintptr_t)extSem};
-	return cusim_call(356, 10000, a);
+	return cusim_call(357, 10000, a);
 }
 
 int cuDevResourceGenerateDesc(void *phDesc, void *resources, unsigned int nbResources)
@@ -404,7 +404,7 @@ int cuDeviceGetCount(void *count)
 int cuDeviceGetDefaultMemPool(void *pool_out, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uint32_t)dev};
-	return cusim_call(140, 11020, a);
+	return cusim_call(141, 11020, a);
 }
 
 int cuDeviceGetDevResource(int device, void *resource, int type)
@@ -416,31 +416,31 @@ int cuDeviceGetDevResource(int device, void *resource, int type)
 int cuDeviceGetExecAffinitySupport(void *pi, int type, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)type, (uint32_t)dev};
-	return cusim_call(340, 11040, a);
+	return cusim_call(341, 11040, a);
 }
 
 int cuDeviceGetGraphMemAttribute(int device, int attr, void *value)
 {
 	uint64_t a[] = {(uint32_t)device, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(141, 11040, a);
+	return cusim_call(142, 11040, a);
 }
 
 int cuDeviceGetHostAtomicCapabilities(void *capabilities, void *operations, unsigned int count, int dev)
 {
 	uint64_t a[] = {(uintptr_t)capabilities, (uintptr_t)operations, (uint32_t)count, (uint32_t)dev};
-	return cusim_call(341, 13000, a);
+	return cusim_call(342, 13000, a);
 }
 
 int cuDeviceGetLuid(void *luid, void *deviceNodeMask, int dev)
 {
 	uint64_t a[] = {(uintptr_t)luid, (uintptr_t)deviceNodeMask, (uint32_t)dev};
-	return cusim_call(342, 10000, a);
+	return cusim_call(343, 10000, a);
 }
 
 int cuDeviceGetMemPool(void *pool, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)dev};
-	return cusim_call(142, 11020, a);
+	return cusim_call(143, 11020, a);
 }
 
 int cuDeviceGetName(void *name, int len, int dev)
@@ -482,13 +482,13 @@ int cuDeviceGetPCIBusId(void *pciBusId, int len, int dev)
 int cuDeviceGetProperties(void *prop, int dev)
 {
 	uint64_t a[] = {(uintptr_t)prop, (uint32_t)dev};
-	return cusim_call(343, 2000, a);
+	return cusim_call(344, 2000, a);
 }
 
 int cuDeviceGetTexture1DLinearMaxWidth(void *maxWidthInElements, int format, unsigned int numChannels, int dev)
 {
 	uint64_t a[] = {(uintptr_t)maxWidthInElements, (uint32_t)format, (uint32_t)numChannels, (uint32_t)dev};
-	return cusim_call(344, 11010, a);
+	return cusim_call(345, 11010, a);
 }
 
 int cuDeviceGetUuid(void *uuid, int dev)
@@ -506,7 +506,7 @@ int cuDeviceGetUuid_v2(void *uuid, int dev)
 int cuDeviceGraphMemTrim(int device)
 {
 	uint64_t a[] = {(uint32_t)device};
-	return cusim_call(143, 11040, a);
+	return cusim_call(144, 11040, a);
 }
 
 int cuDevicePrimaryCtxGetState(int dev, void *flags, void *active)
@@ -569,13 +569,13 @@ int cuDeviceRegisterAsyncNotification(int device, void *callbackFunc, void *user
 int cuDeviceSetGraphMemAttribute(int device, int attr, void *value)
 {
 	uint64_t a[] = {(uint32_t)device, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(144, 11040, a);
+	return cusim_call(145, 11040, a);
 }
 
 int cuDeviceSetMemPool(int dev, void *pool)
 {
 	uint64_t a[] = {(uint32_t)dev, (uintptr_t)pool};
-	return cusim_call(145, 11020, a);
+	return cusim_call(146, 11020, a);
 }
 
 int cuDeviceTotalMem(void *bytes, int dev)
@@ -727,7 +727,7 @@ int cuEventSynchronize(void *hEvent)
 int cuExternalMemoryGetMappedBuffer(void *devPtr, void *extMem, void *bufferDesc)
 {
 	uint64_t a[] = {(uintptr_t)devPtr, (uintptr_t)extMem, (uintptr_t)bufferDesc};
-	return cusim_call(357, 10000, a);
+	return cusim_call(358, 10000, a);
 }
 
 int cuExternalMemoryGetMappedMipmappedArray(void *mipmap, void *extMem, void *mipmapDesc)
@@ -748,55 +748,55 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
 int cuFuncGetAttribute(void *pi, int attrib, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)hfunc};
-	return cusim_call(131, 2020, a);
+	return cusim_call(132, 2020, a);
 }
 
 int cuFuncGetModule(void *hmod, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)hmod, (uintptr_t)hfunc};
-	return cusim_call(270, 11000, a);
+	return cusim_call(271, 11000, a);
 }
 
 int cuFuncGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(133, 12030, a);
+	return cusim_call(134, 12030, a);
 }
 
 int cuFuncGetParamInfo(void *func, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)func, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(134, 12040, a);
+	return cusim_call(135, 12040, a);
 }
 
 int cuFuncIsLoaded(void *state, void *function)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)function};
-	return cusim_call(271, 12040, a);
+	return cusim_call(272, 12040, a);
 }
 
 int cuFuncLoad(void *function)
 {
 	uint64_t a[] = {(uintptr_t)function};
-	return cusim_call(272, 12040, a);
+	return cusim_call(273, 12040, a);
 }
 
 int cuFuncSetAttribute(void *hfunc, int attrib, int value)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)attrib, (uint32_t)value};
-	return cusim_call(132, 9000, a);
+	return cusim_call(133, 9000, a);
 }
 
 int cuFuncSetCacheConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(273, 3000, a);
+	return cusim_call(274, 3000, a);
 }
 
 int cuFuncSetSharedMemConfig(void *hfunc, int config)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uint32_t)config};
-	return cusim_call(274, 4020, a);
+	return cusim_call(275, 4020, a);
 }
 
 int cuGLCtxCreate(void)
@@ -889,127 +889,127 @@ int cuGetExportTable(void *ppExportTable, void *pExportTableId)
 int cuGraphAddBatchMemOpNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(199, 11070, a);
+	return cusim_call(200, 11070, a);
 }
 
 int cuGraphAddChildGraphNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)childGraph};
-	return cusim_call(200, 10000, a);
+	return cusim_call(201, 10000, a);
 }
 
 int cuGraphAddDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(201, 10000, a);
+	return cusim_call(202, 10000, a);
 }
 
 int cuGraphAddDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(202, 10000, a);
+	return cusim_call(203, 10000, a);
 }
 
 int cuGraphAddEmptyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies};
-	return cusim_call(81, 10000, a);
+	return cusim_call(82, 10000, a);
 }
 
 int cuGraphAddEventRecordNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(82, 11010, a);
+	return cusim_call(83, 11010, a);
 }
 
 int cuGraphAddEventWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *event)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)event};
-	return cusim_call(83, 11010, a);
+	return cusim_call(84, 11010, a);
 }
 
 int cuGraphAddExternalSemaphoresSignalNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(203, 11020, a);
+	return cusim_call(204, 11020, a);
 }
 
 int cuGraphAddExternalSemaphoresWaitNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(204, 11020, a);
+	return cusim_call(205, 11020, a);
 }
 
 int cuGraphAddHostNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(205, 10000, a);
+	return cusim_call(206, 10000, a);
 }
 
 int cuGraphAddKernelNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(207, 10000, a);
+	return cusim_call(208, 10000, a);
 }
 
 int cuGraphAddKernelNode_v2(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(206, 10000, a);
+	return cusim_call(207, 10000, a);
 }
 
 int cuGraphAddMemAllocNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(208, 11040, a);
+	return cusim_call(209, 11040, a);
 }
 
 int cuGraphAddMemFreeNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, dptr};
-	return cusim_call(209, 11040, a);
+	return cusim_call(210, 11040, a);
 }
 
 int cuGraphAddMemcpyNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(210, 10000, a);
+	return cusim_call(211, 10000, a);
 }
 
 int cuGraphAddMemsetNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(211, 10000, a);
+	return cusim_call(212, 10000, a);
 }
 
 int cuGraphAddNode(void *phGraphNode, void *hGraph, void *dependencies, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(213, 12020, a);
+	return cusim_call(214, 12020, a);
 }
 
 int cuGraphAddNode_v2(void *phGraphNode, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphNode, (uintptr_t)hGraph, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uintptr_t)nodeParams};
-	return cusim_call(212, 12020, a);
+	return cusim_call(213, 12020, a);
 }
 
 int cuGraphBatchMemOpNodeGetParams(void *hNode, void *nodeParams_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams_out};
-	return cusim_call(214, 11070, a);
+	return cusim_call(215, 11070, a);
 }
 
 int cuGraphBatchMemOpNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(215, 11070, a);
+	return cusim_call(216, 11070, a);
 }
 
 int cuGraphChildGraphNodeGetGraph(void *hNode, void *phGraph)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)phGraph};
-	return cusim_call(216, 10000, a);
+	return cusim_call(217, 10000, a);
 }
 
 int cuGraphClone(void *phGraphClone, void *originalGraph)
@@ -1021,7 +1021,7 @@ int cuGraphClone(void *phGraphClone, void *originalGraph)
 int cuGraphConditionalHandleCreate(void *pHandle_out, void *hGraph, void *ctx, unsigned int defaultLaunchValue, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)pHandle_out, (uintptr_t)hGraph, (uintptr_t)ctx, (uint32_t)defaultLaunchValue, (uint32_t)flags};
-	return cusim_call(217, 12030, a);
+	return cusim_call(218, 12030, a);
 }
 
 int cuGraphCreate(void *phGraph, unsigned int flags)
@@ -1032,10 +1032,8 @@ int cuGraphCreate(void *phGraph, unsigned int flags)
 
 int cuGraphDebugDotPrint(void *hGraph, void *path, unsigned int flags)
 {
-	(void)hGraph;
-	(void)path;
-	(void)flags;
-	return cusim_refuse(CUDA_ERROR_NOT_SUPPORTED);
+	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)path, (uint32_t)flags};
+	return cusim_call(81, 11030, a);
 }
 
 int cuGraphDestroy(void *hGraph)
@@ -1047,187 +1045,187 @@ int cuGraphDestroy(void *hGraph)
 int cuGraphDestroyNode(void *hNode)
 {
 	uint64_t a[] = {(uintptr_t)hNode};
-	return cusim_call(218, 10000, a);
+	return cusim_call(219, 10000, a);
 }
 
 int cuGraphEventRecordNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(84, 11010, a);
+	return cusim_call(85, 11010, a);
 }
 
 int cuGraphEventRecordNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(85, 11010, a);
+	return cusim_call(86, 11010, a);
 }
 
 int cuGraphEventWaitNodeGetEvent(void *hNode, void *event_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event_out};
-	return cusim_call(86, 11010, a);
+	return cusim_call(87, 11010, a);
 }
 
 int cuGraphEventWaitNodeSetEvent(void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(87, 11010, a);
+	return cusim_call(88, 11010, a);
 }
 
 int cuGraphExecBatchMemOpNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(219, 11070, a);
+	return cusim_call(220, 11070, a);
 }
 
 int cuGraphExecChildGraphNodeSetParams(void *hGraphExec, void *hNode, void *childGraph)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)childGraph};
-	return cusim_call(220, 11010, a);
+	return cusim_call(221, 11010, a);
 }
 
 int cuGraphExecDestroy(void *hGraphExec)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec};
-	return cusim_call(97, 10000, a);
+	return cusim_call(98, 10000, a);
 }
 
 int cuGraphExecEventRecordNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(93, 11010, a);
+	return cusim_call(94, 11010, a);
 }
 
 int cuGraphExecEventWaitNodeSetEvent(void *hGraphExec, void *hNode, void *event)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)event};
-	return cusim_call(94, 11010, a);
+	return cusim_call(95, 11010, a);
 }
 
 int cuGraphExecExternalSemaphoresSignalNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(221, 11020, a);
+	return cusim_call(222, 11020, a);
 }
 
 int cuGraphExecExternalSemaphoresWaitNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(222, 11020, a);
+	return cusim_call(223, 11020, a);
 }
 
 int cuGraphExecGetFlags(void *hGraphExec, void *flags)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)flags};
-	return cusim_call(223, 12000, a);
+	return cusim_call(224, 12000, a);
 }
 
 int cuGraphExecHostNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(224, 10020, a);
+	return cusim_call(225, 10020, a);
 }
 
 int cuGraphExecKernelNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(226, 10010, a);
+	return cusim_call(227, 10010, a);
 }
 
 int cuGraphExecKernelNodeSetParams_v2(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(225, 10010, a);
+	return cusim_call(226, 10010, a);
 }
 
 int cuGraphExecMemcpyNodeSetParams(void *hGraphExec, void *hNode, void *copyParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)copyParams, (uintptr_t)ctx};
-	return cusim_call(227, 10020, a);
+	return cusim_call(228, 10020, a);
 }
 
 int cuGraphExecMemsetNodeSetParams(void *hGraphExec, void *hNode, void *memsetParams, void *ctx)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)memsetParams, (uintptr_t)ctx};
-	return cusim_call(228, 10020, a);
+	return cusim_call(229, 10020, a);
 }
 
 int cuGraphExecNodeSetParams(void *hGraphExec, void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(229, 12020, a);
+	return cusim_call(230, 12020, a);
 }
 
 int cuGraphExecUpdate(void *hGraphExec, void *hGraph, void *hErrorNode_out, void *updateResult_out)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)hErrorNode_out, (uintptr_t)updateResult_out};
-	return cusim_call(92, 10020, a);
+	return cusim_call(93, 10020, a);
 }
 
 int cuGraphExecUpdate_v2(void *hGraphExec, void *hGraph, void *resultInfo)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hGraph, (uintptr_t)resultInfo};
-	return cusim_call(230, 10020, a);
+	return cusim_call(231, 10020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(231, 11020, a);
+	return cusim_call(232, 11020, a);
 }
 
 int cuGraphExternalSemaphoresSignalNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(232, 11020, a);
+	return cusim_call(233, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(233, 11020, a);
+	return cusim_call(234, 11020, a);
 }
 
 int cuGraphExternalSemaphoresWaitNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(234, 11020, a);
+	return cusim_call(235, 11020, a);
 }
 
 int cuGraphGetEdges(void *hGraph, void *from, void *to, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)numEdges};
-	return cusim_call(89, 10000, a);
+	return cusim_call(90, 10000, a);
 }
 
 int cuGraphGetEdges_v2(void *hGraph, void *from, void *to, void *edgeData, void *numEdges)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, (uintptr_t)numEdges};
-	return cusim_call(235, 10000, a);
+	return cusim_call(236, 10000, a);
 }
 
 int cuGraphGetNodes(void *hGraph, void *nodes, void *numNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)nodes, (uintptr_t)numNodes};
-	return cusim_call(88, 10000, a);
+	return cusim_call(89, 10000, a);
 }
 
 int cuGraphGetRootNodes(void *hGraph, void *rootNodes, void *numRootNodes)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)rootNodes, (uintptr_t)numRootNodes};
-	return cusim_call(236, 10000, a);
+	return cusim_call(237, 10000, a);
 }
 
 int cuGraphHostNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(237, 10000, a);
+	return cusim_call(238, 10000, a);
 }
 
 int cuGraphHostNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(238, 10000, a);
+	return cusim_call(239, 10000, a);
 }
 
 int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void *logBuffer, size_t bufferSize)
@@ -1243,199 +1241,199 @@ int cuGraphInstantiate(void *phGraphExec, void *hGraph, void *phErrorNode, void 
 int cuGraphInstantiateWithFlags(void *phGraphExec, void *hGraph, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, flags};
-	return cusim_call(91, 11040, a);
+	return cusim_call(92, 11040, a);
 }
 
 int cuGraphInstantiateWithParams(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(239, 12000, a);
+	return cusim_call(240, 12000, a);
 }
 
 int cuGraphInstantiateWithParams_ptsz(void *phGraphExec, void *hGraph, void *instantiateParams)
 {
 	uint64_t a[] = {(uintptr_t)phGraphExec, (uintptr_t)hGraph, (uintptr_t)instantiateParams};
-	return cusim_call(384, 12000, a);
+	return cusim_call(385, 12000, a);
 }
 
 int cuGraphKernelNodeCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(240, 11000, a);
+	return cusim_call(241, 11000, a);
 }
 
 int cuGraphKernelNodeGetAttribute(void *hNode, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(241, 11000, a);
+	return cusim_call(242, 11000, a);
 }
 
 int cuGraphKernelNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(243, 10000, a);
+	return cusim_call(244, 10000, a);
 }
 
 int cuGraphKernelNodeGetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(242, 10000, a);
+	return cusim_call(243, 10000, a);
 }
 
 int cuGraphKernelNodeSetAttribute(void *hNode, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(244, 11000, a);
+	return cusim_call(245, 11000, a);
 }
 
 int cuGraphKernelNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(246, 10000, a);
+	return cusim_call(247, 10000, a);
 }
 
 int cuGraphKernelNodeSetParams_v2(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(245, 10000, a);
+	return cusim_call(246, 10000, a);
 }
 
 int cuGraphLaunch(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(95, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphLaunch_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(95, 10000, a);
+	return cusim_call(96, 10000, a);
 }
 
 int cuGraphMemAllocNodeGetParams(void *hNode, void *params_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)params_out};
-	return cusim_call(247, 11040, a);
+	return cusim_call(248, 11040, a);
 }
 
 int cuGraphMemFreeNodeGetParams(void *hNode, void *dptr_out)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dptr_out};
-	return cusim_call(248, 11040, a);
+	return cusim_call(249, 11040, a);
 }
 
 int cuGraphMemcpyNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(249, 10000, a);
+	return cusim_call(250, 10000, a);
 }
 
 int cuGraphMemcpyNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(250, 10000, a);
+	return cusim_call(251, 10000, a);
 }
 
 int cuGraphMemsetNodeGetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(251, 10000, a);
+	return cusim_call(252, 10000, a);
 }
 
 int cuGraphMemsetNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(252, 10000, a);
+	return cusim_call(253, 10000, a);
 }
 
 int cuGraphNodeFindInClone(void *phNode, void *hOriginalNode, void *hClonedGraph)
 {
 	uint64_t a[] = {(uintptr_t)phNode, (uintptr_t)hOriginalNode, (uintptr_t)hClonedGraph};
-	return cusim_call(253, 10000, a);
+	return cusim_call(254, 10000, a);
 }
 
 int cuGraphNodeGetDependencies(void *hNode, void *dependencies, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)numDependencies};
-	return cusim_call(254, 10000, a);
+	return cusim_call(255, 10000, a);
 }
 
 int cuGraphNodeGetDependencies_v2(void *hNode, void *dependencies, void *edgeData, void *numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependencies, (uintptr_t)edgeData, (uintptr_t)numDependencies};
-	return cusim_call(255, 10000, a);
+	return cusim_call(256, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes(void *hNode, void *dependentNodes, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)numDependentNodes};
-	return cusim_call(256, 10000, a);
+	return cusim_call(257, 10000, a);
 }
 
 int cuGraphNodeGetDependentNodes_v2(void *hNode, void *dependentNodes, void *edgeData, void *numDependentNodes)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)dependentNodes, (uintptr_t)edgeData, (uintptr_t)numDependentNodes};
-	return cusim_call(257, 10000, a);
+	return cusim_call(258, 10000, a);
 }
 
 int cuGraphNodeGetEnabled(void *hGraphExec, void *hNode, void *isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uintptr_t)isEnabled};
-	return cusim_call(258, 11060, a);
+	return cusim_call(259, 11060, a);
 }
 
 int cuGraphNodeGetType(void *hNode, void *type)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)type};
-	return cusim_call(90, 10000, a);
+	return cusim_call(91, 10000, a);
 }
 
 int cuGraphNodeSetEnabled(void *hGraphExec, void *hNode, unsigned int isEnabled)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hNode, (uint32_t)isEnabled};
-	return cusim_call(259, 11060, a);
+	return cusim_call(260, 11060, a);
 }
 
 int cuGraphNodeSetParams(void *hNode, void *nodeParams)
 {
 	uint64_t a[] = {(uintptr_t)hNode, (uintptr_t)nodeParams};
-	return cusim_call(260, 12020, a);
+	return cusim_call(261, 12020, a);
 }
 
 int cuGraphReleaseUserObject(void *graph, void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)graph, (uintptr_t)object, (uint32_t)count};
-	return cusim_call(261, 11030, a);
+	return cusim_call(262, 11030, a);
 }
 
 int cuGraphRemoveDependencies(void *hGraph, void *from, void *to, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, numDependencies};
-	return cusim_call(262, 10000, a);
+	return cusim_call(263, 10000, a);
 }
 
 int cuGraphRemoveDependencies_v2(void *hGraph, void *from, void *to, void *edgeData, size_t numDependencies)
 {
 	uint64_t a[] = {(uintptr_t)hGraph, (uintptr_t)from, (uintptr_t)to, (uintptr_t)edgeData, numDependencies};
-	return cusim_call(263, 10000, a);
+	return cusim_call(264, 10000, a);
 }
 
 int cuGraphRetainUserObject(void *graph, void *object, unsigned int count, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)graph, (uintptr_t)object, (uint32_t)count, (uint32_t)flags};
-	return cusim_call(264, 11030, a);
+	return cusim_call(265, 11030, a);
 }
 
 int cuGraphUpload(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, (uintptr_t)hStream};
-	return cusim_call(96, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphUpload_ptsz(void *hGraphExec, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)hGraphExec, cusim_own(hStream)};
-	return cusim_call(96, 11010, a);
+	return cusim_call(97, 11010, a);
 }
 
 int cuGraphicsEGLRegisterImage(void)
@@ -1573,7 +1571,7 @@ int cuGreenCtxGetDevResource(void *hCtx, void *resource, int type)
 int cuGreenCtxGetId(void *greenCtx, void *greenCtxId)
 {
 	uint64_t a[] = {(uintptr_t)greenCtx, (uintptr_t)greenCtxId};
-	return cusim_call(345, 12090, a);
+	return cusim_call(346, 12090, a);
 }
 
 int cuGreenCtxRecordEvent(void *hCtx, void *hEvent)
@@ -1597,97 +1595,97 @@ int cuGreenCtxWaitEvent(void *hCtx, void *hEvent)
 int cuImportExternalMemory(void *extMem_out, void *memHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extMem_out, (uintptr_t)memHandleDesc};
-	return cusim_call(358, 10000, a);
+	return cusim_call(359, 10000, a);
 }
 
 int cuImportExternalSemaphore(void *extSem_out, void *semHandleDesc)
 {
 	uint64_t a[] = {(uintptr_t)extSem_out, (uintptr_t)semHandleDesc};
-	return cusim_call(359, 10000, a);
+	return cusim_call(360, 10000, a);
 }
 
 int cuIpcCloseMemHandle(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(102, 4010, a);
+	return cusim_call(103, 4010, a);
 }
 
 int cuIpcGetEventHandle(void *pHandle, void *event)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, (uintptr_t)event};
-	return cusim_call(98, 4010, a);
+	return cusim_call(99, 4010, a);
 }
 
 int cuIpcGetMemHandle(void *pHandle, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pHandle, dptr};
-	return cusim_call(100, 4010, a);
+	return cusim_call(101, 4010, a);
 }
 
 int cuIpcOpenEventHandle(void *phEvent, struct cusim_words8 handle)
 {
 	uint64_t a[] = {(uintptr_t)phEvent, (uintptr_t)&handle};
-	return cusim_call(99, 4010, a);
+	return cusim_call(100, 4010, a);
 }
 
 int cuIpcOpenMemHandle(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(101, 4010, a);
+	return cusim_call(102, 4010, a);
 }
 
 int cuIpcOpenMemHandle_v2(void *pdptr, struct cusim_words8 handle, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)&handle, (uint32_t)Flags};
-	return cusim_call(101, 4010, a);
+	return cusim_call(102, 4010, a);
 }
 
 int cuKernelGetAttribute(void *pi, int attrib, void *kernel, int dev)
 {
 	uint64_t a[] = {(uintptr_t)pi, (uint32_t)attrib, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(289, 12000, a);
+	return cusim_call(290, 12000, a);
 }
 
 int cuKernelGetFunction(void *pFunc, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pFunc, (uintptr_t)kernel};
-	return cusim_call(290, 12000, a);
+	return cusim_call(291, 12000, a);
 }
 
 int cuKernelGetLibrary(void *pLib, void *kernel)
 {
 	uint64_t a[] = {(uintptr_t)pLib, (uintptr_t)kernel};
-	return cusim_call(291, 12050, a);
+	return cusim_call(292, 12050, a);
 }
 
 int cuKernelGetName(void *name, void *hfunc)
 {
 	uint64_t a[] = {(uintptr_t)name, (uintptr_t)hfunc};
-	return cusim_call(292, 12030, a);
+	return cusim_call(293, 12030, a);
 }
 
 int cuKernelGetParamInfo(void *kernel, size_t paramIndex, void *paramOffset, void *paramSize)
 {
 	uint64_t a[] = {(uintptr_t)kernel, paramIndex, (uintptr_t)paramOffset, (uintptr_t)paramSize};
-	return cusim_call(293, 12040, a);
+	return cusim_call(294, 12040, a);
 }
 
 int cuKernelSetAttribute(int attrib, int val, void *kernel, int dev)
 {
 	uint64_t a[] = {(uint32_t)attrib, (uint32_t)val, (uintptr_t)kernel, (uint32_t)dev};
-	return cusim_call(294, 12000, a);
+	return cusim_call(295, 12000, a);
 }
 
 int cuKernelSetCacheConfig(void *kernel, int config, int dev)
 {
 	uint64_t a[] = {(uintptr_t)kernel, (uint32_t)config, (uint32_t)dev};
-	return cusim_call(295, 12000, a);
+	return cusim_call(296, 12000, a);
 }
 
 int cuLaunchCooperativeKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int numDevices, unsigned int flags)
@@ -1701,7 +1699,7 @@ int cuLaunchCooperativeKernelMultiDevice(void *launchParamsList, unsigned int nu
 int cuLaunchCooperativeKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams};
-	return cusim_call(139, 9000, a);
+	return cusim_call(140, 9000, a);
 }
 
 int cuLaunchHostFunc(void *hStream, void *fn, void *userData)
@@ -1719,151 +1717,151 @@ int cuLaunchHostFunc_ptsz(void *hStream, void *fn, void *userData)
 int cuLaunchKernel(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, (uintptr_t)hStream, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(137, 4000, a);
+	return cusim_call(138, 4000, a);
 }
 
 int cuLaunchKernelEx(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(138, 11060, a);
+	return cusim_call(139, 11060, a);
 }
 
 int cuLaunchKernelEx_ptsz(void *config, void *f, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)config, (uintptr_t)f, (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(385, 11060, a);
+	return cusim_call(386, 11060, a);
 }
 
 int cuLaunchKernel_ptsz(void *f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, void *hStream, void *kernelParams, void *extra)
 {
 	uint64_t a[] = {(uintptr_t)f, (uint32_t)gridDimX, (uint32_t)gridDimY, (uint32_t)gridDimZ, (uint32_t)blockDimX, (uint32_t)blockDimY, (uint32_t)blockDimZ, (uint32_t)sharedMemBytes, cusim_own(hStream), (uintptr_t)kernelParams, (uintptr_t)extra};
-	return cusim_call(137, 4000, a);
+	return cusim_call(138, 4000, a);
 }
 
 int cuLibraryEnumerateKernels(void *kernels, unsigned int numKernels, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)kernels, (uint32_t)numKernels, (uintptr_t)lib};
-	return cusim_call(296, 12040, a);
+	return cusim_call(297, 12040, a);
 }
 
 int cuLibraryGetGlobal(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(297, 12000, a);
+	return cusim_call(298, 12000, a);
 }
 
 int cuLibraryGetKernel(void *pKernel, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)pKernel, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(298, 12000, a);
+	return cusim_call(299, 12000, a);
 }
 
 int cuLibraryGetKernelCount(void *count, void *lib)
 {
 	uint64_t a[] = {(uintptr_t)count, (uintptr_t)lib};
-	return cusim_call(299, 12040, a);
+	return cusim_call(300, 12040, a);
 }
 
 int cuLibraryGetManaged(void *dptr, void *bytes, void *library, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)library, (uintptr_t)name};
-	return cusim_call(300, 12000, a);
+	return cusim_call(301, 12000, a);
 }
 
 int cuLibraryGetModule(void *pMod, void *library)
 {
 	uint64_t a[] = {(uintptr_t)pMod, (uintptr_t)library};
-	return cusim_call(301, 12000, a);
+	return cusim_call(302, 12000, a);
 }
 
 int cuLibraryGetUnifiedFunction(void *fptr, void *library, void *symbol)
 {
 	uint64_t a[] = {(uintptr_t)fptr, (uintptr_t)library, (uintptr_t)symbol};
-	return cusim_call(302, 12000, a);
+	return cusim_call(303, 12000, a);
 }
 
 int cuLibraryLoadData(void *library, void *code, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)code, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(303, 12000, a);
+	return cusim_call(304, 12000, a);
 }
 
 int cuLibraryLoadFromFile(void *library, void *fileName, void *jitOptions, void *jitOptionsValues, unsigned int numJitOptions, void *libraryOptions, void *libraryOptionValues, unsigned int numLibraryOptions)
 {
 	uint64_t a[] = {(uintptr_t)library, (uintptr_t)fileName, (uintptr_t)jitOptions, (uintptr_t)jitOptionsValues, (uint32_t)numJitOptions, (uintptr_t)libraryOptions, (uintptr_t)libraryOptionValues, (uint32_t)numLibraryOptions};
-	return cusim_call(304, 12000, a);
+	return cusim_call(305, 12000, a);
 }
 
 int cuLibraryUnload(void *library)
 {
 	uint64_t a[] = {(uintptr_t)library};
-	return cusim_call(305, 12000, a);
+	return cusim_call(306, 12000, a);
 }
 
 int cuLinkAddData(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(306, 5050, a);
+	return cusim_call(307, 5050, a);
 }
 
 int cuLinkAddData_v2(void *state, int type, void *data, size_t size, void *name, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)data, size, (uintptr_t)name, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(306, 5050, a);
+	return cusim_call(307, 5050, a);
 }
 
 int cuLinkAddFile(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(307, 5050, a);
+	return cusim_call(308, 5050, a);
 }
 
 int cuLinkAddFile_v2(void *state, int type, void *path, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)state, (uint32_t)type, (uintptr_t)path, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(307, 5050, a);
+	return cusim_call(308, 5050, a);
 }
 
 int cuLinkComplete(void *state, void *cubinOut, void *sizeOut)
 {
 	uint64_t a[] = {(uintptr_t)state, (uintptr_t)cubinOut, (uintptr_t)sizeOut};
-	return cusim_call(308, 5050, a);
+	return cusim_call(309, 5050, a);
 }
 
 int cuLinkCreate(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(309, 5050, a);
+	return cusim_call(310, 5050, a);
 }
 
 int cuLinkCreate_v2(unsigned int numOptions, void *options, void *optionValues, void *stateOut)
 {
 	uint64_t a[] = {(uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues, (uintptr_t)stateOut};
-	return cusim_call(309, 5050, a);
+	return cusim_call(310, 5050, a);
 }
 
 int cuLinkDestroy(void *state)
 {
 	uint64_t a[] = {(uintptr_t)state};
-	return cusim_call(310, 5050, a);
+	return cusim_call(311, 5050, a);
 }
 
 int cuLogsCurrent(void *iterator_out, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator_out, (uint32_t)flags};
-	return cusim_call(352, 12090, a);
+	return cusim_call(353, 12090, a);
 }
 
 int cuLogsDumpToFile(void *iterator, void *pathToFile, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)pathToFile, (uint32_t)flags};
-	return cusim_call(353, 12090, a);
+	return cusim_call(354, 12090, a);
 }
 
 int cuLogsDumpToMemory(void *iterator, void *buffer, void *size, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)iterator, (uintptr_t)buffer, (uintptr_t)size, (uint32_t)flags};
-	return cusim_call(354, 12090, a);
+	return cusim_call(355, 12090, a);
 }
 
 int cuLogsRegisterCallback(void *callbackFunc, void *userData, void *callback_out)
@@ -1883,25 +1881,25 @@ int cuLogsUnregisterCallback(void *callback)
 int cuMemAddressFree(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(316, 10020, a);
+	return cusim_call(317, 10020, a);
 }
 
 int cuMemAddressReserve(void *ptr, size_t size, size_t alignment, unsigned long long addr, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)ptr, size, alignment, addr, flags};
-	return cusim_call(317, 10020, a);
+	return cusim_call(318, 10020, a);
 }
 
 int cuMemAdvise(unsigned long long devPtr, size_t count, int advice, int device)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uint32_t)device};
-	return cusim_call(162, 8000, a);
+	return cusim_call(163, 8000, a);
 }
 
 int cuMemAdvise_v2(unsigned long long devPtr, size_t count, int advice, struct cusim_words1 location)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)advice, (uintptr_t)&location};
-	return cusim_call(161, 8000, a);
+	return cusim_call(162, 8000, a);
 }
 
 int cuMemAlloc(void *dptr, unsigned int bytesize)
@@ -1914,25 +1912,25 @@ int cuMemAlloc(void *dptr, unsigned int bytesize)
 int cuMemAllocAsync(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)hStream};
-	return cusim_call(106, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocAsync_ptsz(void *dptr, size_t bytesize, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, cusim_own(hStream)};
-	return cusim_call(106, 11020, a);
+	return cusim_call(107, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, (uintptr_t)hStream};
-	return cusim_call(146, 11020, a);
+	return cusim_call(147, 11020, a);
 }
 
 int cuMemAllocFromPoolAsync_ptsz(void *dptr, size_t bytesize, void *pool, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uintptr_t)pool, cusim_own(hStream)};
-	return cusim_call(146, 11020, a);
+	return cusim_call(147, 11020, a);
 }
 
 int cuMemAllocHost(void *pp, unsigned int bytesize)
@@ -1945,13 +1943,13 @@ int cuMemAllocHost(void *pp, unsigned int bytesize)
 int cuMemAllocHost_v2(void *pp, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize};
-	return cusim_call(176, 2000, a);
+	return cusim_call(177, 2000, a);
 }
 
 int cuMemAllocManaged(void *dptr, size_t bytesize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize, (uint32_t)flags};
-	return cusim_call(163, 6000, a);
+	return cusim_call(164, 6000, a);
 }
 
 int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigned int Height, unsigned int ElementSizeBytes)
@@ -1967,13 +1965,13 @@ int cuMemAllocPitch(void *dptr, void *pPitch, unsigned int WidthInBytes, unsigne
 int cuMemAllocPitch_v2(void *dptr, void *pPitch, size_t WidthInBytes, size_t Height, unsigned int ElementSizeBytes)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)pPitch, WidthInBytes, Height, (uint32_t)ElementSizeBytes};
-	return cusim_call(177, 2000, a);
+	return cusim_call(178, 2000, a);
 }
 
 int cuMemAlloc_v2(void *dptr, size_t bytesize)
 {
 	uint64_t a[] = {(uintptr_t)dptr, bytesize};
-	return cusim_call(104, 2000, a);
+	return cusim_call(105, 2000, a);
 }
 
 int cuMemBatchDecompressAsync(void *paramsArray, size_t count, unsigned int flags, void *errorIndex, void *stream)
@@ -1999,37 +1997,37 @@ int cuMemBatchDecompressAsync_ptsz(void *paramsArray, size_t count, unsigned int
 int cuMemCreate(void *handle, size_t size, void *prop, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle, size, (uintptr_t)prop, flags};
-	return cusim_call(318, 10020, a);
+	return cusim_call(319, 10020, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, (uintptr_t)hStream};
-	return cusim_call(164, 13000, a);
+	return cusim_call(165, 13000, a);
 }
 
 int cuMemDiscardAndPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, cusim_own(hStream)};
-	return cusim_call(164, 13000, a);
+	return cusim_call(165, 13000, a);
 }
 
 int cuMemDiscardBatchAsync(void *dptrs, void *sizes, size_t count, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, flags, (uintptr_t)hStream};
-	return cusim_call(165, 13000, a);
+	return cusim_call(166, 13000, a);
 }
 
 int cuMemDiscardBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, flags, cusim_own(hStream)};
-	return cusim_call(165, 13000, a);
+	return cusim_call(166, 13000, a);
 }
 
 int cuMemExportToShareableHandle(void *shareableHandle, unsigned long long handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)shareableHandle, handle, (uint32_t)handleType, flags};
-	return cusim_call(319, 10020, a);
+	return cusim_call(320, 10020, a);
 }
 
 int cuMemFree(unsigned int dptr)
@@ -2041,31 +2039,31 @@ int cuMemFree(unsigned int dptr)
 int cuMemFreeAsync(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, (uintptr_t)hStream};
-	return cusim_call(107, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeAsync_ptsz(unsigned long long dptr, void *hStream)
 {
 	uint64_t a[] = {dptr, cusim_own(hStream)};
-	return cusim_call(107, 11020, a);
+	return cusim_call(108, 11020, a);
 }
 
 int cuMemFreeHost(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(109, 2000, a);
+	return cusim_call(110, 2000, a);
 }
 
 int cuMemFree_v2(unsigned long long dptr)
 {
 	uint64_t a[] = {dptr};
-	return cusim_call(105, 2000, a);
+	return cusim_call(106, 2000, a);
 }
 
 int cuMemGetAccess(void *flags, void *location, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)location, ptr};
-	return cusim_call(320, 10020, a);
+	return cusim_call(321, 10020, a);
 }
 
 int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
@@ -2079,19 +2077,19 @@ int cuMemGetAddressRange(void *pbase, void *psize, unsigned int dptr)
 int cuMemGetAddressRange_v2(void *pbase, void *psize, unsigned long long dptr)
 {
 	uint64_t a[] = {(uintptr_t)pbase, (uintptr_t)psize, dptr};
-	return cusim_call(166, 2000, a);
+	return cusim_call(167, 2000, a);
 }
 
 int cuMemGetAllocationGranularity(void *granularity, void *prop, int option)
 {
 	uint64_t a[] = {(uintptr_t)granularity, (uintptr_t)prop, (uint32_t)option};
-	return cusim_call(321, 10020, a);
+	return cusim_call(322, 10020, a);
 }
 
 int cuMemGetAllocationPropertiesFromHandle(void *prop, unsigned long long handle)
 {
 	uint64_t a[] = {(uintptr_t)prop, handle};
-	return cusim_call(322, 10020, a);
+	return cusim_call(323, 10020, a);
 }
 
 int cuMemGetAttribute(void)
@@ -2107,7 +2105,7 @@ int cuMemGetAttribute_v2(void)
 int cuMemGetDefaultMemPool(void *pool_out, void *location, int type)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)location, (uint32_t)type};
-	return cusim_call(147, 13000, a);
+	return cusim_call(148, 13000, a);
 }
 
 int cuMemGetHandleForAddressRange(void *handle, unsigned long long dptr, size_t size, int handleType, unsigned long long flags)
@@ -2130,19 +2128,19 @@ int cuMemGetInfo(void *free, void *total)
 int cuMemGetInfo_v2(void *free, void *total)
 {
 	uint64_t a[] = {(uintptr_t)free, (uintptr_t)total};
-	return cusim_call(103, 2000, a);
+	return cusim_call(104, 2000, a);
 }
 
 int cuMemGetMemPool(void *pool, void *location, int type)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)location, (uint32_t)type};
-	return cusim_call(148, 13000, a);
+	return cusim_call(149, 13000, a);
 }
 
 int cuMemHostAlloc(void *pp, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pp, bytesize, (uint32_t)Flags};
-	return cusim_call(108, 2020, a);
+	return cusim_call(109, 2020, a);
 }
 
 int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
@@ -2156,43 +2154,43 @@ int cuMemHostGetDevicePointer(void *pdptr, void *p, unsigned int Flags)
 int cuMemHostGetDevicePointer_v2(void *pdptr, void *p, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)pdptr, (uintptr_t)p, (uint32_t)Flags};
-	return cusim_call(110, 2020, a);
+	return cusim_call(111, 2020, a);
 }
 
 int cuMemHostGetFlags(void *pFlags, void *p)
 {
 	uint64_t a[] = {(uintptr_t)pFlags, (uintptr_t)p};
-	return cusim_call(111, 2030, a);
+	return cusim_call(112, 2030, a);
 }
 
 int cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(112, 4000, a);
+	return cusim_call(113, 4000, a);
 }
 
 int cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 {
 	uint64_t a[] = {(uintptr_t)p, bytesize, (uint32_t)Flags};
-	return cusim_call(112, 4000, a);
+	return cusim_call(113, 4000, a);
 }
 
 int cuMemHostUnregister(void *p)
 {
 	uint64_t a[] = {(uintptr_t)p};
-	return cusim_call(113, 4000, a);
+	return cusim_call(114, 4000, a);
 }
 
 int cuMemImportFromShareableHandle(void *handle, void *osHandle, int shHandleType)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)osHandle, (uint32_t)shHandleType};
-	return cusim_call(323, 10020, a);
+	return cusim_call(324, 10020, a);
 }
 
 int cuMemMap(unsigned long long ptr, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	uint64_t a[] = {ptr, size, offset, handle, flags};
-	return cusim_call(324, 10020, a);
+	return cusim_call(325, 10020, a);
 }
 
 int cuMemMapArrayAsync(void *mapInfoList, unsigned int count, void *hStream)
@@ -2214,151 +2212,151 @@ int cuMemMapArrayAsync_ptsz(void *mapInfoList, unsigned int count, void *hStream
 int cuMemPoolCreate(void *pool, void *poolProps)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)poolProps};
-	return cusim_call(149, 11020, a);
+	return cusim_call(150, 11020, a);
 }
 
 int cuMemPoolDestroy(void *pool)
 {
 	uint64_t a[] = {(uintptr_t)pool};
-	return cusim_call(150, 11020, a);
+	return cusim_call(151, 11020, a);
 }
 
 int cuMemPoolExportPointer(void *shareData_out, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)shareData_out, ptr};
-	return cusim_call(151, 11020, a);
+	return cusim_call(152, 11020, a);
 }
 
 int cuMemPoolExportToShareableHandle(void *handle_out, void *pool, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)handle_out, (uintptr_t)pool, (uint32_t)handleType, flags};
-	return cusim_call(152, 11020, a);
+	return cusim_call(153, 11020, a);
 }
 
 int cuMemPoolGetAccess(void *flags, void *memPool, void *location)
 {
 	uint64_t a[] = {(uintptr_t)flags, (uintptr_t)memPool, (uintptr_t)location};
-	return cusim_call(153, 11020, a);
+	return cusim_call(154, 11020, a);
 }
 
 int cuMemPoolGetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(154, 11020, a);
+	return cusim_call(155, 11020, a);
 }
 
 int cuMemPoolImportFromShareableHandle(void *pool_out, void *handle, int handleType, unsigned long long flags)
 {
 	uint64_t a[] = {(uintptr_t)pool_out, (uintptr_t)handle, (uint32_t)handleType, flags};
-	return cusim_call(155, 11020, a);
+	return cusim_call(156, 11020, a);
 }
 
 int cuMemPoolImportPointer(void *ptr_out, void *pool, void *shareData)
 {
 	uint64_t a[] = {(uintptr_t)ptr_out, (uintptr_t)pool, (uintptr_t)shareData};
-	return cusim_call(156, 11020, a);
+	return cusim_call(157, 11020, a);
 }
 
 int cuMemPoolSetAccess(void *pool, void *map, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uintptr_t)map, count};
-	return cusim_call(157, 11020, a);
+	return cusim_call(158, 11020, a);
 }
 
 int cuMemPoolSetAttribute(void *pool, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)pool, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(158, 11020, a);
+	return cusim_call(159, 11020, a);
 }
 
 int cuMemPoolTrimTo(void *pool, size_t minBytesToKeep)
 {
 	uint64_t a[] = {(uintptr_t)pool, minBytesToKeep};
-	return cusim_call(159, 11020, a);
+	return cusim_call(160, 11020, a);
 }
 
 int cuMemPrefetchAsync(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, (uintptr_t)hStream};
-	return cusim_call(168, 8000, a);
+	return cusim_call(169, 8000, a);
 }
 
 int cuMemPrefetchAsync_ptsz(unsigned long long devPtr, size_t count, int dstDevice, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uint32_t)dstDevice, cusim_own(hStream)};
-	return cusim_call(168, 8000, a);
+	return cusim_call(169, 8000, a);
 }
 
 int cuMemPrefetchAsync_v2(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, (uintptr_t)hStream};
-	return cusim_call(167, 8000, a);
+	return cusim_call(168, 8000, a);
 }
 
 int cuMemPrefetchAsync_v2_ptsz(unsigned long long devPtr, size_t count, struct cusim_words1 location, unsigned int flags, void *hStream)
 {
 	uint64_t a[] = {devPtr, count, (uintptr_t)&location, (uint32_t)flags, cusim_own(hStream)};
-	return cusim_call(167, 8000, a);
+	return cusim_call(168, 8000, a);
 }
 
 int cuMemPrefetchBatchAsync(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, (uintptr_t)hStream};
-	return cusim_call(169, 13000, a);
+	return cusim_call(170, 13000, a);
 }
 
 int cuMemPrefetchBatchAsync_ptsz(void *dptrs, void *sizes, size_t count, void *prefetchLocs, void *prefetchLocIdxs, size_t numPrefetchLocs, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dptrs, (uintptr_t)sizes, count, (uintptr_t)prefetchLocs, (uintptr_t)prefetchLocIdxs, numPrefetchLocs, flags, cusim_own(hStream)};
-	return cusim_call(169, 13000, a);
+	return cusim_call(170, 13000, a);
 }
 
 int cuMemRangeGetAttribute(void *data, size_t dataSize, int attribute, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, dataSize, (uint32_t)attribute, devPtr, count};
-	return cusim_call(170, 8000, a);
+	return cusim_call(171, 8000, a);
 }
 
 int cuMemRangeGetAttributes(void *data, void *dataSizes, void *attributes, size_t numAttributes, unsigned long long devPtr, size_t count)
 {
 	uint64_t a[] = {(uintptr_t)data, (uintptr_t)dataSizes, (uintptr_t)attributes, numAttributes, devPtr, count};
-	return cusim_call(171, 8000, a);
+	return cusim_call(172, 8000, a);
 }
 
 int cuMemRelease(unsigned long long handle)
 {
 	uint64_t a[] = {handle};
-	return cusim_call(325, 10020, a);
+	return cusim_call(326, 10020, a);
 }
 
 int cuMemRetainAllocationHandle(void *handle, void *addr)
 {
 	uint64_t a[] = {(uintptr_t)handle, (uintptr_t)addr};
-	return cusim_call(326, 11000, a);
+	return cusim_call(327, 11000, a);
 }
 
 int cuMemSetAccess(unsigned long long ptr, size_t size, void *desc, size_t count)
 {
 	uint64_t a[] = {ptr, size, (uintptr_t)desc, count};
-	return cusim_call(327, 10020, a);
+	return cusim_call(328, 10020, a);
 }
 
 int cuMemSetMemPool(void *location, int type, void *pool)
 {
 	uint64_t a[] = {(uintptr_t)location, (uint32_t)type, (uintptr_t)pool};
-	return cusim_call(160, 13000, a);
+	return cusim_call(161, 13000, a);
 }
 
 int cuMemUnmap(unsigned long long ptr, size_t size)
 {
 	uint64_t a[] = {ptr, size};
-	return cusim_call(328, 10020, a);
+	return cusim_call(329, 10020, a);
 }
 
 int cuMemcpy(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(178, 4000, a);
+	return cusim_call(179, 4000, a);
 }
 
 int cuMemcpy2D(void *pCopy)
@@ -2377,13 +2375,13 @@ int cuMemcpy2DAsync(void *pCopy, void *hStream)
 int cuMemcpy2DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(180, 2000, a);
+	return cusim_call(181, 2000, a);
 }
 
 int cuMemcpy2DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(180, 2000, a);
+	return cusim_call(181, 2000, a);
 }
 
 int cuMemcpy2DUnaligned(void *pCopy)
@@ -2395,25 +2393,25 @@ int cuMemcpy2DUnaligned(void *pCopy)
 int cuMemcpy2DUnaligned_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(181, 2000, a);
+	return cusim_call(182, 2000, a);
 }
 
 int cuMemcpy2DUnaligned_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(386, 2000, a);
+	return cusim_call(387, 2000, a);
 }
 
 int cuMemcpy2D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(179, 2000, a);
+	return cusim_call(180, 2000, a);
 }
 
 int cuMemcpy2D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(387, 2000, a);
+	return cusim_call(388, 2000, a);
 }
 
 int cuMemcpy3D(void *pCopy)
@@ -2432,85 +2430,85 @@ int cuMemcpy3DAsync(void *pCopy, void *hStream)
 int cuMemcpy3DAsync_v2(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(183, 2000, a);
+	return cusim_call(184, 2000, a);
 }
 
 int cuMemcpy3DAsync_v2_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(183, 2000, a);
+	return cusim_call(184, 2000, a);
 }
 
 int cuMemcpy3DBatchAsync(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, (uintptr_t)hStream};
-	return cusim_call(185, 12080, a);
+	return cusim_call(186, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_ptsz(size_t numOps, void *opList, void *failIdx, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, (uintptr_t)failIdx, flags, cusim_own(hStream)};
-	return cusim_call(185, 12080, a);
+	return cusim_call(186, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_v2(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, (uintptr_t)hStream};
-	return cusim_call(184, 12080, a);
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, void *opList, unsigned long long flags, void *hStream)
 {
 	uint64_t a[] = {numOps, (uintptr_t)opList, flags, cusim_own(hStream)};
-	return cusim_call(184, 12080, a);
+	return cusim_call(185, 12080, a);
 }
 
 int cuMemcpy3DPeer(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(186, 4000, a);
+	return cusim_call(187, 4000, a);
 }
 
 int cuMemcpy3DPeerAsync(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, (uintptr_t)hStream};
-	return cusim_call(187, 4000, a);
+	return cusim_call(188, 4000, a);
 }
 
 int cuMemcpy3DPeerAsync_ptsz(void *pCopy, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)pCopy, cusim_own(hStream)};
-	return cusim_call(187, 4000, a);
+	return cusim_call(188, 4000, a);
 }
 
 int cuMemcpy3DPeer_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(388, 4000, a);
+	return cusim_call(389, 4000, a);
 }
 
 int cuMemcpy3D_v2(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(182, 2000, a);
+	return cusim_call(183, 2000, a);
 }
 
 int cuMemcpy3D_v2_ptds(void *pCopy)
 {
 	uint64_t a[] = {(uintptr_t)pCopy};
-	return cusim_call(389, 2000, a);
+	return cusim_call(390, 2000, a);
 }
 
 int cuMemcpyAsync(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, (uintptr_t)hStream};
-	return cusim_call(188, 4000, a);
+	return cusim_call(189, 4000, a);
 }
 
 int cuMemcpyAsync_ptsz(unsigned long long dst, unsigned long long src, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dst, src, ByteCount, cusim_own(hStream)};
-	return cusim_call(188, 4000, a);
+	return cusim_call(189, 4000, a);
 }
 
 int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2526,13 +2524,13 @@ int cuMemcpyAtoA(void *dstArray, unsigned int dstOffset, void *srcArray, unsigne
 int cuMemcpyAtoA_v2(void *dstArray, size_t dstOffset, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(367, 2000, a);
+	return cusim_call(368, 2000, a);
 }
 
 int cuMemcpyAtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(390, 2000, a);
+	return cusim_call(391, 2000, a);
 }
 
 int cuMemcpyAtoD(unsigned int dstDevice, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2547,13 +2545,13 @@ int cuMemcpyAtoD(unsigned int dstDevice, void *srcArray, unsigned int srcOffset,
 int cuMemcpyAtoD_v2(unsigned long long dstDevice, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(368, 2000, a);
+	return cusim_call(369, 2000, a);
 }
 
 int cuMemcpyAtoD_v2_ptds(unsigned long long dstDevice, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(391, 2000, a);
+	return cusim_call(392, 2000, a);
 }
 
 int cuMemcpyAtoH(void *dstHost, void *srcArray, unsigned int srcOffset, unsigned int ByteCount)
@@ -2578,49 +2576,49 @@ int cuMemcpyAtoHAsync(void *dstHost, void *srcArray, unsigned int srcOffset, uns
 int cuMemcpyAtoHAsync_v2(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount, (uintptr_t)hStream};
-	return cusim_call(370, 2000, a);
+	return cusim_call(371, 2000, a);
 }
 
 int cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount, cusim_own(hStream)};
-	return cusim_call(370, 2000, a);
+	return cusim_call(371, 2000, a);
 }
 
 int cuMemcpyAtoH_v2(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(369, 2000, a);
+	return cusim_call(370, 2000, a);
 }
 
 int cuMemcpyAtoH_v2_ptds(void *dstHost, void *srcArray, size_t srcOffset, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, (uintptr_t)srcArray, srcOffset, ByteCount};
-	return cusim_call(392, 2000, a);
+	return cusim_call(393, 2000, a);
 }
 
 int cuMemcpyBatchAsync(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, (uintptr_t)hStream};
-	return cusim_call(190, 12080, a);
+	return cusim_call(191, 12080, a);
 }
 
 int cuMemcpyBatchAsync_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *failIdx, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)failIdx, cusim_own(hStream)};
-	return cusim_call(190, 12080, a);
+	return cusim_call(191, 12080, a);
 }
 
 int cuMemcpyBatchAsync_v2(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, (uintptr_t)hStream};
-	return cusim_call(189, 12080, a);
+	return cusim_call(190, 12080, a);
 }
 
 int cuMemcpyBatchAsync_v2_ptsz(void *dsts, void *srcs, void *sizes, size_t count, void *attrs, void *attrsIdxs, size_t numAttrs, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dsts, (uintptr_t)srcs, (uintptr_t)sizes, count, (uintptr_t)attrs, (uintptr_t)attrsIdxs, numAttrs, cusim_own(hStream)};
-	return cusim_call(189, 12080, a);
+	return cusim_call(190, 12080, a);
 }
 
 int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice, unsigned int ByteCount)
@@ -2635,13 +2633,13 @@ int cuMemcpyDtoA(void *dstArray, unsigned int dstOffset, unsigned int srcDevice,
 int cuMemcpyDtoA_v2(void *dstArray, size_t dstOffset, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, srcDevice, ByteCount};
-	return cusim_call(371, 2000, a);
+	return cusim_call(372, 2000, a);
 }
 
 int cuMemcpyDtoA_v2_ptds(void *dstArray, size_t dstOffset, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, srcDevice, ByteCount};
-	return cusim_call(393, 2000, a);
+	return cusim_call(394, 2000, a);
 }
 
 int cuMemcpyDtoD(unsigned int dstDevice, unsigned int srcDevice, unsigned int ByteCount)
@@ -2664,25 +2662,25 @@ int cuMemcpyDtoDAsync(unsigned int dstDevice, unsigned int srcDevice, unsigned i
 int cuMemcpyDtoDAsync_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(119, 3000, a);
+	return cusim_call(120, 3000, a);
 }
 
 int cuMemcpyDtoDAsync_v2_ptsz(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(119, 3000, a);
+	return cusim_call(120, 3000, a);
 }
 
 int cuMemcpyDtoD_v2(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(118, 2000, a);
+	return cusim_call(119, 2000, a);
 }
 
 int cuMemcpyDtoD_v2_ptds(unsigned long long dstDevice, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, srcDevice, ByteCount};
-	return cusim_call(394, 2000, a);
+	return cusim_call(395, 2000, a);
 }
 
 int cuMemcpyDtoH(void *dstHost, unsigned int srcDevice, unsigned int ByteCount)
@@ -2705,25 +2703,25 @@ int cuMemcpyDtoHAsync(void *dstHost, unsigned int srcDevice, unsigned int ByteCo
 int cuMemcpyDtoHAsync_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, (uintptr_t)hStream};
-	return cusim_call(117, 2000, a);
+	return cusim_call(118, 2000, a);
 }
 
 int cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, unsigned long long srcDevice, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount, cusim_own(hStream)};
-	return cusim_call(117, 2000, a);
+	return cusim_call(118, 2000, a);
 }
 
 int cuMemcpyDtoH_v2(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(115, 2000, a);
+	return cusim_call(116, 2000, a);
 }
 
 int cuMemcpyDtoH_v2_ptds(void *dstHost, unsigned long long srcDevice, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstHost, srcDevice, ByteCount};
-	return cusim_call(395, 2000, a);
+	return cusim_call(396, 2000, a);
 }
 
 int cuMemcpyHtoA(void *dstArray, unsigned int dstOffset, void *srcHost, unsigned int ByteCount)
@@ -2748,25 +2746,25 @@ int cuMemcpyHtoAAsync(void *dstArray, unsigned int dstOffset, void *srcHost, uns
 int cuMemcpyHtoAAsync_v2(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(373, 2000, a);
+	return cusim_call(374, 2000, a);
 }
 
 int cuMemcpyHtoAAsync_v2_ptsz(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(373, 2000, a);
+	return cusim_call(374, 2000, a);
 }
 
 int cuMemcpyHtoA_v2(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(372, 2000, a);
+	return cusim_call(373, 2000, a);
 }
 
 int cuMemcpyHtoA_v2_ptds(void *dstArray, size_t dstOffset, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {(uintptr_t)dstArray, dstOffset, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(396, 2000, a);
+	return cusim_call(397, 2000, a);
 }
 
 int cuMemcpyHtoD(unsigned int dstDevice, void *srcHost, unsigned int ByteCount)
@@ -2789,55 +2787,55 @@ int cuMemcpyHtoDAsync(unsigned int dstDevice, void *srcHost, unsigned int ByteCo
 int cuMemcpyHtoDAsync_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, (uintptr_t)hStream};
-	return cusim_call(116, 2000, a);
+	return cusim_call(117, 2000, a);
 }
 
 int cuMemcpyHtoDAsync_v2_ptsz(unsigned long long dstDevice, void *srcHost, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount, cusim_own(hStream)};
-	return cusim_call(116, 2000, a);
+	return cusim_call(117, 2000, a);
 }
 
 int cuMemcpyHtoD_v2(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(114, 2000, a);
+	return cusim_call(115, 2000, a);
 }
 
 int cuMemcpyHtoD_v2_ptds(unsigned long long dstDevice, void *srcHost, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)srcHost, ByteCount};
-	return cusim_call(397, 2000, a);
+	return cusim_call(398, 2000, a);
 }
 
 int cuMemcpyPeer(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(120, 4000, a);
+	return cusim_call(121, 4000, a);
 }
 
 int cuMemcpyPeerAsync(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, (uintptr_t)hStream};
-	return cusim_call(121, 4000, a);
+	return cusim_call(122, 4000, a);
 }
 
 int cuMemcpyPeerAsync_ptsz(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount, cusim_own(hStream)};
-	return cusim_call(121, 4000, a);
+	return cusim_call(122, 4000, a);
 }
 
 int cuMemcpyPeer_ptds(unsigned long long dstDevice, void *dstContext, unsigned long long srcDevice, void *srcContext, size_t ByteCount)
 {
 	uint64_t a[] = {dstDevice, (uintptr_t)dstContext, srcDevice, (uintptr_t)srcContext, ByteCount};
-	return cusim_call(398, 4000, a);
+	return cusim_call(399, 4000, a);
 }
 
 int cuMemcpy_ptds(unsigned long long dst, unsigned long long src, size_t ByteCount)
 {
 	uint64_t a[] = {dst, src, ByteCount};
-	return cusim_call(399, 4000, a);
+	return cusim_call(400, 4000, a);
 }
 
 int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
@@ -2851,25 +2849,25 @@ int cuMemsetD16(unsigned int dstDevice, unsigned short us, unsigned int N)
 int cuMemsetD16Async(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, (uintptr_t)hStream};
-	return cusim_call(192, 3020, a);
+	return cusim_call(193, 3020, a);
 }
 
 int cuMemsetD16Async_ptsz(unsigned long long dstDevice, unsigned short us, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N, cusim_own(hStream)};
-	return cusim_call(192, 3020, a);
+	return cusim_call(193, 3020, a);
 }
 
 int cuMemsetD16_v2(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(191, 2000, a);
+	return cusim_call(192, 2000, a);
 }
 
 int cuMemsetD16_v2_ptds(unsigned long long dstDevice, unsigned short us, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)us, N};
-	return cusim_call(400, 2000, a);
+	return cusim_call(401, 2000, a);
 }
 
 int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short us, unsigned int Width, unsigned int Height)
@@ -2885,25 +2883,25 @@ int cuMemsetD2D16(unsigned int dstDevice, unsigned int dstPitch, unsigned short 
 int cuMemsetD2D16Async(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, (uintptr_t)hStream};
-	return cusim_call(194, 3020, a);
+	return cusim_call(195, 3020, a);
 }
 
 int cuMemsetD2D16Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height, cusim_own(hStream)};
-	return cusim_call(194, 3020, a);
+	return cusim_call(195, 3020, a);
 }
 
 int cuMemsetD2D16_v2(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(193, 2000, a);
+	return cusim_call(194, 2000, a);
 }
 
 int cuMemsetD2D16_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned short us, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)us, Width, Height};
-	return cusim_call(401, 2000, a);
+	return cusim_call(402, 2000, a);
 }
 
 int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui, unsigned int Width, unsigned int Height)
@@ -2919,25 +2917,25 @@ int cuMemsetD2D32(unsigned int dstDevice, unsigned int dstPitch, unsigned int ui
 int cuMemsetD2D32Async(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, (uintptr_t)hStream};
-	return cusim_call(196, 3020, a);
+	return cusim_call(197, 3020, a);
 }
 
 int cuMemsetD2D32Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height, cusim_own(hStream)};
-	return cusim_call(196, 3020, a);
+	return cusim_call(197, 3020, a);
 }
 
 int cuMemsetD2D32_v2(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(195, 2000, a);
+	return cusim_call(196, 2000, a);
 }
 
 int cuMemsetD2D32_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned int ui, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)ui, Width, Height};
-	return cusim_call(402, 2000, a);
+	return cusim_call(403, 2000, a);
 }
 
 int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc, unsigned int Width, unsigned int Height)
@@ -2953,25 +2951,25 @@ int cuMemsetD2D8(unsigned int dstDevice, unsigned int dstPitch, unsigned char uc
 int cuMemsetD2D8Async(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, (uintptr_t)hStream};
-	return cusim_call(198, 3020, a);
+	return cusim_call(199, 3020, a);
 }
 
 int cuMemsetD2D8Async_ptsz(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height, void *hStream)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height, cusim_own(hStream)};
-	return cusim_call(198, 3020, a);
+	return cusim_call(199, 3020, a);
 }
 
 int cuMemsetD2D8_v2(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(197, 2000, a);
+	return cusim_call(198, 2000, a);
 }
 
 int cuMemsetD2D8_v2_ptds(unsigned long long dstDevice, size_t dstPitch, unsigned char uc, size_t Width, size_t Height)
 {
 	uint64_t a[] = {dstDevice, dstPitch, (uint32_t)uc, Width, Height};
-	return cusim_call(403, 2000, a);
+	return cusim_call(404, 2000, a);
 }
 
 int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
@@ -2985,25 +2983,25 @@ int cuMemsetD32(unsigned int dstDevice, unsigned int ui, unsigned int N)
 int cuMemsetD32Async(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, (uintptr_t)hStream};
-	return cusim_call(125, 3020, a);
+	return cusim_call(126, 3020, a);
 }
 
 int cuMemsetD32Async_ptsz(unsigned long long dstDevice, unsigned int ui, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N, cusim_own(hStream)};
-	return cusim_call(125, 3020, a);
+	return cusim_call(126, 3020, a);
 }
 
 int cuMemsetD32_v2(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(123, 2000, a);
+	return cusim_call(124, 2000, a);
 }
 
 int cuMemsetD32_v2_ptds(unsigned long long dstDevice, unsigned int ui, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)ui, N};
-	return cusim_call(404, 2000, a);
+	return cusim_call(405, 2000, a);
 }
 
 int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
@@ -3017,25 +3015,25 @@ int cuMemsetD8(unsigned int dstDevice, unsigned char uc, unsigned int N)
 int cuMemsetD8Async(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, (uintptr_t)hStream};
-	return cusim_call(124, 3020, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemsetD8Async_ptsz(unsigned long long dstDevice, unsigned char uc, size_t N, void *hStream)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N, cusim_own(hStream)};
-	return cusim_call(124, 3020, a);
+	return cusim_call(125, 3020, a);
 }
 
 int cuMemsetD8_v2(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(122, 2000, a);
+	return cusim_call(123, 2000, a);
 }
 
 int cuMemsetD8_v2_ptds(unsigned long long dstDevice, unsigned char uc, size_t N)
 {
 	uint64_t a[] = {dstDevice, (uint32_t)uc, N};
-	return cusim_call(405, 2000, a);
+	return cusim_call(406, 2000, a);
 }
 
 int cuMipmappedArrayCreate(void *pHandle, void *pMipmappedArrayDesc, unsigned int numMipmapLevels)
@@ -3078,19 +3076,19 @@ int cuMipmappedArrayGetSparseProperties(void *sparseProperties, void *mipmap)
 int cuModuleEnumerateFunctions(void *functions, unsigned int numFunctions, void *mod)
 {
 	uint64_t a[] = {(uintptr_t)functions, (uint32_t)numFunctions, (uintptr_t)mod};
-	return cusim_call(311, 12040, a);
+	return cusim_call(312, 12040, a);
 }
 
 int cuModuleGetFunction(void *hfunc, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)hfunc, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(129, 2000, a);
+	return cusim_call(130, 2000, a);
 }
 
 int cuModuleGetFunctionCount(void *count, void *mod)
 {
 	uint64_t a[] = {(uintptr_t)count, (uintptr_t)mod};
-	return cusim_call(312, 12040, a);
+	return cusim_call(313, 12040, a);
 }
 
 int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
@@ -3105,13 +3103,13 @@ int cuModuleGetGlobal(void *dptr, void *bytes, void *hmod, void *name)
 int cuModuleGetGlobal_v2(void *dptr, void *bytes, void *hmod, void *name)
 {
 	uint64_t a[] = {(uintptr_t)dptr, (uintptr_t)bytes, (uintptr_t)hmod, (uintptr_t)name};
-	return cusim_call(130, 2000, a);
+	return cusim_call(131, 2000, a);
 }
 
 int cuModuleGetLoadingMode(void *mode)
 {
 	uint64_t a[] = {(uintptr_t)mode};
-	return cusim_call(313, 11070, a);
+	return cusim_call(314, 11070, a);
 }
 
 int cuModuleGetSurfRef(void *pSurfRef, void *hmod, void *name)
@@ -3133,31 +3131,31 @@ int cuModuleGetTexRef(void *pTexRef, void *hmod, void *name)
 int cuModuleLoad(void *module, void *fname)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)fname};
-	return cusim_call(314, 2000, a);
+	return cusim_call(315, 2000, a);
 }
 
 int cuModuleLoadData(void *module, void *image)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image};
-	return cusim_call(126, 2000, a);
+	return cusim_call(127, 2000, a);
 }
 
 int cuModuleLoadDataEx(void *module, void *image, unsigned int numOptions, void *options, void *optionValues)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)image, (uint32_t)numOptions, (uintptr_t)options, (uintptr_t)optionValues};
-	return cusim_call(127, 2010, a);
+	return cusim_call(128, 2010, a);
 }
 
 int cuModuleLoadFatBinary(void *module, void *fatCubin)
 {
 	uint64_t a[] = {(uintptr_t)module, (uintptr_t)fatCubin};
-	return cusim_call(315, 2000, a);
+	return cusim_call(316, 2000, a);
 }
 
 int cuModuleUnload(void *hmod)
 {
 	uint64_t a[] = {(uintptr_t)hmod};
-	return cusim_call(128, 2000, a);
+	return cusim_call(129, 2000, a);
 }
 
 int cuMulticastAddDevice(unsigned long long mcHandle, int dev)
@@ -3215,37 +3213,37 @@ int cuMulticastUnbind(unsigned long long mcHandle, int dev, size_t mcOffset, siz
 int cuOccupancyAvailableDynamicSMemPerBlock(void *dynamicSmemSize, void *func, int numBlocks, int blockSize)
 {
 	uint64_t a[] = {(uintptr_t)dynamicSmemSize, (uintptr_t)func, (uint32_t)numBlocks, (uint32_t)blockSize};
-	return cusim_call(275, 10020, a);
+	return cusim_call(276, 10020, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessor(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize};
-	return cusim_call(135, 6050, a);
+	return cusim_call(136, 6050, a);
 }
 
 int cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void *numBlocks, void *func, int blockSize, size_t dynamicSMemSize, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)numBlocks, (uintptr_t)func, (uint32_t)blockSize, dynamicSMemSize, (uint32_t)flags};
-	return cusim_call(276, 7000, a);
+	return cusim_call(277, 7000, a);
 }
 
 int cuOccupancyMaxActiveClusters(void *numClusters, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)numClusters, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(277, 11070, a);
+	return cusim_call(278, 11070, a);
 }
 
 int cuOccupancyMaxPotentialBlockSize(void *minGridSize, void *blockSize, void *func, void *blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit)
 {
 	uint64_t a[] = {(uintptr_t)minGridSize, (uintptr_t)blockSize, (uintptr_t)func, (uintptr_t)blockSizeToDynamicSMemSize, dynamicSMemSize, (uint32_t)blockSizeLimit};
-	return cusim_call(136, 6050, a);
+	return cusim_call(137, 6050, a);
 }
 
 int cuOccupancyMaxPotentialClusterSize(void *clusterSize, void *func, void *config)
 {
 	uint64_t a[] = {(uintptr_t)clusterSize, (uintptr_t)func, (uintptr_t)config};
-	return cusim_call(278, 11070, a);
+	return cusim_call(279, 11070, a);
 }
 
 int cuParamSetTexRef(void *hfunc, int texunit, void *hTexRef)
@@ -3259,19 +3257,19 @@ int cuParamSetTexRef(void *hfunc, int texunit, void *hTexRef)
 int cuPointerGetAttribute(void *data, int attribute, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)data, (uint32_t)attribute, ptr};
-	return cusim_call(172, 4000, a);
+	return cusim_call(173, 4000, a);
 }
 
 int cuPointerGetAttributes(unsigned int numAttributes, void *attributes, void *data, unsigned long long ptr)
 {
 	uint64_t a[] = {(uint32_t)numAttributes, (uintptr_t)attributes, (uintptr_t)data, ptr};
-	return cusim_call(173, 7000, a);
+	return cusim_call(174, 7000, a);
 }
 
 int cuPointerSetAttribute(void *value, int attribute, unsigned long long ptr)
 {
 	uint64_t a[] = {(uintptr_t)value, (uint32_t)attribute, ptr};
-	return cusim_call(174, 6000, a);
+	return cusim_call(175, 6000, a);
 }
 
 int cuProfilerInitialize(void)
@@ -3281,24 +3279,24 @@ int cuProfilerInitialize(void)
 
 int cuProfilerStart(void)
 {
-	return cusim_call(336, 4000, NULL);
+	return cusim_call(337, 4000, NULL);
 }
 
 int cuProfilerStop(void)
 {
-	return cusim_call(337, 4000, NULL);
+	return cusim_call(338, 4000, NULL);
 }
 
 int cuSignalExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
-	return cusim_call(360, 10000, a);
+	return cusim_call(361, 10000, a);
 }
 
 int cuSignalExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
-	return cusim_call(360, 10000, a);
+	return cusim_call(361, 10000, a);
 }
 
 int cuStreamAddCallback(void *hStream, void *callback, void *userData, unsigned int flags)
@@ -3316,37 +3314,37 @@ int cuStreamAddCallback_ptsz(void *hStream, void *callback, void *userData, unsi
 int cuStreamAttachMemAsync(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, dptr, length, (uint32_t)flags};
-	return cusim_call(175, 6000, a);
+	return cusim_call(176, 6000, a);
 }
 
 int cuStreamAttachMemAsync_ptsz(void *hStream, unsigned long long dptr, size_t length, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), dptr, length, (uint32_t)flags};
-	return cusim_call(175, 6000, a);
+	return cusim_call(176, 6000, a);
 }
 
 int cuStreamBatchMemOp(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(280, 8000, a);
+	return cusim_call(281, 8000, a);
 }
 
 int cuStreamBatchMemOp_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(280, 8000, a);
+	return cusim_call(281, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(279, 8000, a);
+	return cusim_call(280, 8000, a);
 }
 
 int cuStreamBatchMemOp_v2_ptsz(void *stream, unsigned int count, void *paramArray, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), (uint32_t)count, (uintptr_t)paramArray, (uint32_t)flags};
-	return cusim_call(280, 8000, a);
+	return cusim_call(281, 8000, a);
 }
 
 int cuStreamBeginCaptureToGraph(void *hStream, void *hGraph, void *dependencies, void *dependencyData, size_t numDependencies, int mode)
@@ -3376,13 +3374,13 @@ int cuStreamBeginCapture_v2_ptsz(void *hStream, int mode)
 int cuStreamCopyAttributes(void *dst, void *src)
 {
 	uint64_t a[] = {(uintptr_t)dst, (uintptr_t)src};
-	return cusim_call(281, 11000, a);
+	return cusim_call(282, 11000, a);
 }
 
 int cuStreamCopyAttributes_ptsz(void *dst, void *src)
 {
 	uint64_t a[] = {cusim_own(dst), (uintptr_t)src};
-	return cusim_call(281, 11000, a);
+	return cusim_call(282, 11000, a);
 }
 
 int cuStreamCreate(void *phStream, unsigned int Flags)
@@ -3426,13 +3424,13 @@ int cuStreamEndCapture_ptsz(void *hStream, void *phGraph)
 int cuStreamGetAttribute(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(282, 11000, a);
+	return cusim_call(283, 11000, a);
 }
 
 int cuStreamGetAttribute_ptsz(void *hStream, int attr, void *value_out)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value_out};
-	return cusim_call(282, 11000, a);
+	return cusim_call(283, 11000, a);
 }
 
 int cuStreamGetCaptureInfo_v2(void *hStream, void *captureStatus_out, void *id_out, void *graph_out, void *dependencies_out, void *numDependencies_out)
@@ -3498,7 +3496,7 @@ int cuStreamGetFlags_ptsz(void *hStream, void *flags)
 int cuStreamGetGreenCtx(void *hStream, void *phCtx)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)phCtx};
-	return cusim_call(283, 12040, a);
+	return cusim_call(284, 12040, a);
 }
 
 int cuStreamGetId(void *hStream, void *streamId)
@@ -3552,13 +3550,13 @@ int cuStreamQuery_ptsz(void *hStream)
 int cuStreamSetAttribute(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(284, 11000, a);
+	return cusim_call(285, 11000, a);
 }
 
 int cuStreamSetAttribute_ptsz(void *hStream, int attr, void *value)
 {
 	uint64_t a[] = {cusim_own(hStream), (uint32_t)attr, (uintptr_t)value};
-	return cusim_call(284, 11000, a);
+	return cusim_call(285, 11000, a);
 }
 
 int cuStreamSynchronize(void *hStream)
@@ -3576,25 +3574,25 @@ int cuStreamSynchronize_ptsz(void *hStream)
 int cuStreamUpdateCaptureDependencies(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)dependencies, numDependencies, (uint32_t)flags};
-	return cusim_call(265, 11030, a);
+	return cusim_call(266, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_ptsz(void *hStream, void *dependencies, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)dependencies, numDependencies, (uint32_t)flags};
-	return cusim_call(265, 11030, a);
+	return cusim_call(266, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_v2(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)hStream, (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(266, 11030, a);
+	return cusim_call(267, 11030, a);
 }
 
 int cuStreamUpdateCaptureDependencies_v2_ptsz(void *hStream, void *dependencies, void *dependencyData, size_t numDependencies, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(hStream), (uintptr_t)dependencies, (uintptr_t)dependencyData, numDependencies, (uint32_t)flags};
-	return cusim_call(266, 11030, a);
+	return cusim_call(267, 11030, a);
 }
 
 int cuStreamWaitEvent(void *hStream, void *hEvent, unsigned int Flags)
@@ -3612,13 +3610,13 @@ int cuStreamWaitEvent_ptsz(void *hStream, void *hEvent, unsigned int Flags)
 int cuStreamWaitValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(285, 8000, a);
+	return cusim_call(286, 8000, a);
 }
 
 int cuStreamWaitValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(285, 8000, a);
+	return cusim_call(286, 8000, a);
 }
 
 int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3630,19 +3628,19 @@ int cuStreamWaitValue32_v2(void *stream, unsigned long long addr, uint32_t value
 int cuStreamWaitValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(285, 8000, a);
+	return cusim_call(286, 8000, a);
 }
 
 int cuStreamWaitValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(286, 9000, a);
+	return cusim_call(287, 9000, a);
 }
 
 int cuStreamWaitValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(286, 9000, a);
+	return cusim_call(287, 9000, a);
 }
 
 int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3654,19 +3652,19 @@ int cuStreamWaitValue64_v2(void *stream, unsigned long long addr, uint64_t value
 int cuStreamWaitValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(286, 9000, a);
+	return cusim_call(287, 9000, a);
 }
 
 int cuStreamWriteValue32(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(287, 8000, a);
+	return cusim_call(288, 8000, a);
 }
 
 int cuStreamWriteValue32_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(287, 8000, a);
+	return cusim_call(288, 8000, a);
 }
 
 int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
@@ -3678,19 +3676,19 @@ int cuStreamWriteValue32_v2(void *stream, unsigned long long addr, uint32_t valu
 int cuStreamWriteValue32_v2_ptsz(void *stream, unsigned long long addr, uint32_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, (uint32_t)value, (uint32_t)flags};
-	return cusim_call(287, 8000, a);
+	return cusim_call(288, 8000, a);
 }
 
 int cuStreamWriteValue64(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)stream, addr, value, (uint32_t)flags};
-	return cusim_call(288, 9000, a);
+	return cusim_call(289, 9000, a);
 }
 
 int cuStreamWriteValue64_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(288, 9000, a);
+	return cusim_call(289, 9000, a);
 }
 
 int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
@@ -3702,25 +3700,25 @@ int cuStreamWriteValue64_v2(void *stream, unsigned long long addr, uint64_t valu
 int cuStreamWriteValue64_v2_ptsz(void *stream, unsigned long long addr, uint64_t value, unsigned int flags)
 {
 	uint64_t a[] = {cusim_own(stream), addr, value, (uint32_t)flags};
-	return cusim_call(288, 9000, a);
+	return cusim_call(289, 9000, a);
 }
 
 int cuSurfObjectCreate(void *pSurfObject, void *pResDesc)
 {
 	uint64_t a[] = {(uintptr_t)pSurfObject, (uintptr_t)pResDesc};
-	return cusim_call(374, 5000, a);
+	return cusim_call(375, 5000, a);
 }
 
 int cuSurfObjectDestroy(unsigned long long surfObject)
 {
 	uint64_t a[] = {surfObject};
-	return cusim_call(375, 5000, a);
+	return cusim_call(376, 5000, a);
 }
 
 int cuSurfObjectGetResourceDesc(void *pResDesc, unsigned long long surfObject)
 {
 	uint64_t a[] = {(uintptr_t)pResDesc, surfObject};
-	return cusim_call(376, 5000, a);
+	return cusim_call(377, 5000, a);
 }
 
 int cuSurfRefGetArray(void *phArray, void *hSurfRef)
@@ -3782,43 +3780,43 @@ int cuTensorMapEncodeIm2colWide(void *tensorMap, int tensorDataType, uint32_t te
 int cuTensorMapEncodeTiled(void *tensorMap, int tensorDataType, uint32_t tensorRank, void *globalAddress, void *globalDim, void *globalStrides, void *boxDim, void *elementStrides, int interleave, int swizzle, int l2Promotion, int oobFill)
 {
 	uint64_t a[] = {(uintptr_t)tensorMap, (uint32_t)tensorDataType, (uint32_t)tensorRank, (uintptr_t)globalAddress, (uintptr_t)globalDim, (uintptr_t)globalStrides, (uintptr_t)boxDim, (uintptr_t)elementStrides, (uint32_t)interleave, (uint32_t)swizzle, (uint32_t)l2Promotion, (uint32_t)oobFill};
-	return cusim_call(382, 12000, a);
+	return cusim_call(383, 12000, a);
 }
 
 int cuTensorMapReplaceAddress(void *tensorMap, void *globalAddress)
 {
 	uint64_t a[] = {(uintptr_t)tensorMap, (uintptr_t)globalAddress};
-	return cusim_call(383, 12000, a);
+	return cusim_call(384, 12000, a);
 }
 
 int cuTexObjectCreate(void *pTexObject, void *pResDesc, void *pTexDesc, void *pResViewDesc)
 {
 	uint64_t a[] = {(uintptr_t)pTexObject, (uintptr_t)pResDesc, (uintptr_t)pTexDesc, (uintptr_t)pResViewDesc};
-	return cusim_call(377, 5000, a);
+	return cusim_call(378, 5000, a);
 }
 
 int cuTexObjectDestroy(unsigned long long texObject)
 {
 	uint64_t a[] = {texObject};
-	return cusim_call(378, 5000, a);
+	return cusim_call(379, 5000, a);
 }
 
 int cuTexObjectGetResourceDesc(void *pResDesc, unsigned long long texObject)
 {
 	uint64_t a[] = {(uintptr_t)pResDesc, texObject};
-	return cusim_call(379, 5000, a);
+	return cusim_call(380, 5000, a);
 }
 
 int cuTexObjectGetResourceViewDesc(void *pResViewDesc, unsigned long long texObject)
 {
 	uint64_t a[] = {(uintptr_t)pResViewDesc, texObject};
-	return cusim_call(380, 5000, a);
+	return cusim_call(381, 5000, a);
 }
 
 int cuTexObjectGetTextureDesc(void *pTexDesc, unsigned long long texObject)
 {
 	uint64_t a[] = {(uintptr_t)pTexDesc, texObject};
-	return cusim_call(381, 5000, a);
+	return cusim_call(382, 5000, a);
 }
 
 int cuTexRefCreate(void *pTexRef)
@@ -4063,19 +4061,19 @@ int cuThreadExchangeStreamCaptureMode(void *mode)
 int cuUserObjectCreate(void *object_out, void *ptr, void *destroy, unsigned int initialRefcount, unsigned int flags)
 {
 	uint64_t a[] = {(uintptr_t)object_out, (uintptr_t)ptr, (uintptr_t)destroy, (uint32_t)initialRefcount, (uint32_t)flags};
-	return cusim_call(267, 11030, a);
+	return cusim_call(268, 11030, a);
 }
 
 int cuUserObjectRelease(void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)object, (uint32_t)count};
-	return cusim_call(268, 11030, a);
+	return cusim_call(269, 11030, a);
 }
 
 int cuUserObjectRetain(void *object, unsigned int count)
 {
 	uint64_t a[] = {(uintptr_t)object, (uint32_t)count};
-	return cusim_call(269, 11030, a);
+	return cusim_call(270, 11030, a);
 }
 
 int cuVDPAUCtxCreate(void)
@@ -4096,13 +4094,13 @@ int cuVDPAUGetDevice(void)
 int cuWaitExternalSemaphoresAsync(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, (uintptr_t)stream};
-	return cusim_call(361, 10000, a);
+	return cusim_call(362, 10000, a);
 }
 
 int cuWaitExternalSemaphoresAsync_ptsz(void *extSemArray, void *paramsArray, unsigned int numExtSems, void *stream)
 {
 	uint64_t a[] = {(uintptr_t)extSemArray, (uintptr_t)paramsArray, (uint32_t)numExtSems, cusim_own(stream)};
-	return cusim_call(361, 10000, a);
+	return cusim_call(362, 10000, a);
 }
 
 // By name, and by version among those of the same name.
