@@ -269,3 +269,82 @@ func TestChanged(t *testing.T) {
 		t.Errorf("exit status %d, %s", status, out)
 	}
 }
+
+// TestDockerfiles does what the last stage of each Dockerfile says in a root with this machine's files in place of an
+// image's, and runs the exporter, and a program in C, in it.
+func TestDockerfiles(t *testing.T) {
+	dir := released(t)
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the roots have this machine's glibc, in the folders of amd64")
+	}
+	for _, c := range []struct{ name, inside, says string }{
+		{"exporter", "/exporter -h", "-listen"},
+		{"cusim", "/bin/sh /opt/cusim/cusim-run /names", "H200\n"},
+	} {
+		root := t.TempDir()
+		text, err := os.ReadFile(filepath.Join(moduleRoot, "release", c.name+".Dockerfile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		unpack(t, root, dir, strings.ReplaceAll(strings.ReplaceAll(string(text), "\\\n", ""), "${TARGETARCH}", "amd64"))
+		if c.name == "cusim" {
+			base := "set -e; cd \"$1\"; mkdir -p bin lib64 proc; cp \"$2\" names; cp -L /bin/sh /bin/uname /bin/readlink bin/; " +
+				"cp -L --parents $(ldd bin/sh bin/uname bin/readlink | grep -o '/lib[^ )]*' | sort -u) ."
+			if out, status := execute(t, nil, "bash", "-c", base+"; cp -L --parents /lib/x86_64-linux-gnu/lib{dl,pthread}.so.* .",
+				"sh", root, compiled(t)); status != 0 {
+				t.Fatal(out)
+			}
+		}
+		argv := append([]string{"chroot", root}, strings.Fields(c.inside)...)
+		if os.Getuid() != 0 {
+			argv = append([]string{"unshare", "-r"}, argv...)
+		}
+		if out, _ := execute(t, nil, argv...); !strings.Contains(out, c.says) {
+			t.Errorf("%s: %s", c.name, out)
+		}
+	}
+}
+
+// unpack does the COPY and ADD lines of a Dockerfile that are for amd64. Other images are this machine's files.
+func unpack(t *testing.T, root, dir, text string) {
+	t.Helper()
+	done := 0
+	for line := range strings.Lines(text) {
+		from, words := dir, strings.Fields(line)
+		if len(words) < 3 || words[0] != "COPY" && words[0] != "ADD" || strings.Contains(line, "aarch64") {
+			continue
+		}
+		add := words[0] == "ADD"
+		words = words[1:]
+		for strings.HasPrefix(words[0], "--") {
+			if words[0] == "--from=glibc" {
+				from = "/"
+			}
+			words = words[1:]
+		}
+		to := filepath.Join(root, words[len(words)-1])
+		into := to
+		if !strings.HasSuffix(words[len(words)-1], "/") {
+			into = filepath.Dir(to)
+		}
+		if err := os.MkdirAll(into, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if into == to {
+			to += "/"
+		}
+		for _, name := range words[:len(words)-1] {
+			argv := []string{"cp", "-L", filepath.Join(from, name), to}
+			if add {
+				argv = []string{"tar", "-xzf", filepath.Join(from, name), "-C", to}
+			}
+			if out, status := execute(t, nil, argv...); status != 0 {
+				t.Fatal(out)
+			}
+			done++
+		}
+	}
+	if done == 0 {
+		t.Fatal("the Dockerfile copies nothing")
+	}
+}
