@@ -3,7 +3,7 @@
 # Flags for the test targets: make test TESTFLAGS=-v
 TESTFLAGS =
 
-.PHONY: help test race lint generate bench model explore fuzz soak ci gpu
+.PHONY: help test race lint generate bench model explore fuzz soak ci gpu release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -44,3 +44,6 @@ ci: ## run everything that CI runs
 
 gpu: ## build the bundle of tests for a machine with a GPU, into build/gpu
 	tests/gpu/build build/gpu
+
+release: ## make the files of a release in build/release (needs C compilers for amd64 and arm64)
+	cd tools && go run ./release -o ../build/release

@@ -14,8 +14,8 @@ import (
 )
 
 // Timeline is a 64-bit counter that the GPU and the host raise and wait for. Metal calls it a
-// shared event, Vulkan a timeline semaphore. It is in pinned host memory: a read takes a
-// nanosecond, and needs neither a driver call nor a lock. It is safe for concurrent use, and must
+// shared event, Vulkan a timeline semaphore. It is in pinned host memory: a read takes a few
+// nanoseconds, and needs neither a driver call nor a lock. It is safe for concurrent use, and must
 // not be copied.
 //
 // # Values

@@ -139,7 +139,7 @@ func (r *doctorReport) open(c *invocation, w *waiter) (*cu.Driver, error) {
 	if r.Report != nil && r.Report.Library != nil {
 		if lib, err := loader.Open(c.library()); err == nil {
 			for _, s := range cu.LibrarySymbols(lib) {
-				if s.Current && s.Err != nil {
+				if s.Current && s.Since <= newestAPI && s.Err != nil {
 					r.Missing = append(r.Missing, missingSymbol{s.Export, s.Since})
 				}
 			}

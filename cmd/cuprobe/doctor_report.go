@@ -26,7 +26,11 @@ type doctorReport struct {
 	Error    *failure        `json:"error,omitempty"`
 }
 
-// missingSymbol is a function of the newest API that the driver lacks.
+// newestAPI is the newest version of CUDA whose functions a driver is said to lack. Those of later versions, which package
+// driver knows in part, are not counted.
+const newestAPI = 13000
+
+// missingSymbol is a function of the API of that version that the driver lacks.
 type missingSymbol struct {
 	Export string `json:"export"`
 	Since  int    `json:"since"`
@@ -176,7 +180,7 @@ func (r *doctorReport) body(w io.Writer) {
 		}
 		io.WriteString(w, text) // w keeps the error
 		if r.Report.Library != nil {
-			line("symbols", "it lacks %s of the API of CUDA 13.0", count(len(r.Missing), "function"))
+			line("symbols", "it lacks %s of the API of CUDA %s", count(len(r.Missing), "function"), cu.Version(newestAPI))
 		}
 	} else if r.Driver != nil {
 		line("driver", "%s, CUDA %s", r.Driver.Library, r.Driver.CUDA)

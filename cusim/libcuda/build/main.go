@@ -9,7 +9,8 @@
 //
 // It has to be run in purecu's own module, or in a module whose go.mod requires purecu, because the
 // driver is built from there. It needs a C compiler: $CC, cc, gcc or clang. For another
-// architecture, set -arch, and CC to a compiler for it.
+// architecture, set -arch, and CC to a compiler for it. The libraries load on glibc 2.17 and newer, whatever glibc they
+// are built with, and the same compilers make the same bytes of the same sources.
 package main
 
 import (
@@ -184,10 +185,14 @@ func build(dir, arch string, version int) error {
 	}
 
 	// Build the driver first. If this fails, libcuda.so.1 is not written.
+	old, err := linkOld(cc, filepath.Join(source, "glibc"), arch)
+	if err != nil {
+		return err
+	}
 	shared := filepath.Join(source, driverFile) // go build also writes a header
 	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
 	if err := command(goEnv, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w", "-o", shared, importPath); err != nil {
+		"-ldflags=-s -w -buildid= -B none '-extldflags="+strings.Join(old, " ")+"'", "-o", shared, importPath); err != nil {
 		return err
 	}
 	names := []string{mark, door}
@@ -195,10 +200,10 @@ func build(dir, arch string, version int) error {
 		names = append(names, f.name)
 	}
 	layer, nvml := filepath.Join(source, layerFile), filepath.Join(source, nvmlFile)
-	if err := compile(cc, filepath.Join(source, "stub"), layer, version, names); err != nil {
+	if err := compile(cc, old, filepath.Join(source, "stub"), layer, version, names); err != nil {
 		return err
 	}
-	if err := compile(cc, filepath.Join(source, "nvml"), nvml, version, append(nvmlExports(version), mark)); err != nil {
+	if err := compile(cc, old, filepath.Join(source, "nvml"), nvml, version, append(nvmlExports(version), mark)); err != nil {
 		return err
 	}
 	for _, file := range []string{shared, layer, nvml} {
@@ -215,7 +220,7 @@ func build(dir, arch string, version int) error {
 }
 
 // compile makes a library of the C files in a folder, which exports these names.
-func compile(cc []string, source, library string, version int, names []string) error {
+func compile(cc, old []string, source, library string, version int, names []string) error {
 	files, err := filepath.Glob(filepath.Join(source, "*.c"))
 	if err != nil {
 		return err
@@ -226,8 +231,8 @@ func compile(cc []string, source, library string, version int, names []string) e
 	}
 	args := append(slices.Clone(cc), "-std=gnu11", "-O2", "-Wall", "-fPIC", "-fvisibility=hidden", "-pthread", "-shared",
 		fmt.Sprintf("-DCUSIM_VERSION=%d", version), "-Wl,-soname,"+filepath.Base(library), "-Wl,-z,nodelete,-z,relro",
-		"-Wl,-Bsymbolic", "-Wl,--version-script="+script, "-o", library)
-	args = append(append(args, files...), "-ldl")
+		"-Wl,-Bsymbolic", "-Wl,--build-id=none", "-Wl,--version-script="+script, "-o", library)
+	args = append(append(append(args, files...), old...), "-ldl")
 	return command(nil, args[0], args[1:]...)
 }
 

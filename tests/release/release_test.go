@@ -1,0 +1,350 @@
+// Package release tests what users get: the action, cusim-run, and, if PURECU_TEST_RELEASE names their folder, the files
+// of a release.
+package release
+
+import (
+	"context"
+	"debug/elf"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const moduleRoot = "../.."
+
+// execute runs a command with exactly these variables and PATH, and returns what it prints and its exit status.
+func execute(t *testing.T, env []string, argv ...string) (out string, status int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second
+	for _, v := range []string{"PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOTOOLCHAIN"} {
+		if value, ok := os.LookupEnv(v); ok {
+			cmd.Env = append(cmd.Env, v+"="+value)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	b, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(b), cmd.ProcessState.ExitCode()
+}
+
+// absolute returns the absolute path of a file of the module.
+func absolute(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(moduleRoot, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// needLinux skips the test where the libraries cannot be.
+func needLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the libraries are for Linux")
+	}
+}
+
+// released returns the folder with the files of a release.
+func released(t *testing.T) string {
+	t.Helper()
+	needLinux(t)
+	dir := os.Getenv("PURECU_TEST_RELEASE")
+	if dir == "" {
+		t.Skip("PURECU_TEST_RELEASE names no folder with the files of a release: step release of .ci/run makes them")
+	}
+	return dir
+}
+
+// action runs the step of action.yml with the default values of its inputs and these, and returns what later steps get:
+// the variables, and the folder.
+func action(t *testing.T, inputs map[string]string) (env []string, folder, out string, status int) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(moduleRoot, "action.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := regexp.MustCompile(`(?m)^ +run: '(.*)'$`).FindAllStringSubmatch(string(text), -1)
+	if len(steps) != 1 {
+		t.Fatalf("action.yml has %d steps that run a command in one line, want 1", len(steps))
+	}
+	temp := t.TempDir()
+	env = []string{"RUNNER_TEMP=" + temp, "GITHUB_ACTION_PATH=" + absolute(t, ".")}
+	files := map[string]string{}
+	for _, name := range []string{"GITHUB_ENV", "GITHUB_PATH", "GITHUB_OUTPUT"} {
+		files[name] = filepath.Join(temp, name)
+		env = append(env, name+"="+files[name])
+	}
+	for _, m := range regexp.MustCompile(`(?m)^ +([A-Z]+): \$\{\{ inputs\.([a-z]+) \}\}$`).FindAllStringSubmatch(string(text), -1) {
+		env = append(env, m[1]+"="+inputs[m[2]])
+		delete(inputs, m[2])
+	}
+	if len(inputs) != 0 {
+		t.Fatalf("action.yml does not pass on %v", inputs)
+	}
+	out, status = execute(t, env, "bash", "-euo", "pipefail", "-c", steps[0][1])
+	set, _ := os.ReadFile(files["GITHUB_ENV"])
+	output, _ := os.ReadFile(files["GITHUB_OUTPUT"])
+	path, _ := os.ReadFile(files["GITHUB_PATH"])
+	folder, _ = strings.CutPrefix(strings.TrimSpace(string(output)), "folder=")
+	if strings.TrimSpace(string(path)) != folder {
+		t.Errorf("the path is %q, and the output %q", path, output)
+	}
+	return strings.Fields(string(set)), folder, out, status
+}
+
+const program = `#include <dlfcn.h>
+#include <stdio.h>
+int main(void) {
+	void *lib = dlopen("libcuda.so", RTLD_NOW);
+	if (!lib) { puts(dlerror()); return 1; }
+	int (*init)(unsigned) = (int (*)(unsigned))dlsym(lib, "cuInit");
+	int (*count)(int *) = (int (*)(int *))dlsym(lib, "cuDeviceGetCount");
+	int (*name)(char *, int, int) = (int (*)(char *, int, int))dlsym(lib, "cuDeviceGetName");
+	int n = 0;
+	char text[100];
+	if (init(0) || count(&n)) return 2;
+	for (int i = 0; i < n; i++) {
+		if (name(text, sizeof text, i)) return 3;
+		puts(text);
+	}
+	return 0;
+}
+`
+
+// compiled returns a program in C that prints the names of all devices.
+func compiled(t *testing.T) string {
+	t.Helper()
+	cc, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("there is no C compiler")
+	}
+	source, file := filepath.Join(t.TempDir(), "names.c"), filepath.Join(t.TempDir(), "names")
+	if err := os.WriteFile(source, []byte(program), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if out, status := execute(t, nil, cc, "-o", file, source, "-ldl"); status != 0 {
+		t.Fatal(out)
+	}
+	return file
+}
+
+// both are the names of the devices of the profile A100,T4, as the program in C prints them.
+var both = regexp.MustCompile(`^[^\n]*A100[^\n]*\n[^\n]*T4[^\n]*\n$`)
+
+// TestAction runs the action as in a checkout, and then programs in C and in Go with what it has set.
+func TestAction(t *testing.T) {
+	needLinux(t)
+	names := compiled(t)
+	env, folder, out, status := action(t, map[string]string{"devices": "A100,T4"})
+	if status != 0 {
+		t.Fatalf("exit status %d: %s", status, out)
+	}
+	if out, status := execute(t, env, names); status != 0 || !both.MatchString(out) {
+		t.Errorf("a program in C: exit status %d, %s", status, out)
+	}
+	if out, status := execute(t, []string{"CUSIM_PROFILE=A100,T4"}, filepath.Join(folder, "cusim-run"), names); status != 0 ||
+		!both.MatchString(out) {
+		t.Errorf("cusim-run: exit status %d, %s", status, out)
+	}
+	env = append(env, "CGO_ENABLED=0")
+	for _, tags := range []string{"", "nosoft"} {
+		out, status := execute(t, env, "go", "run", "-C", absolute(t, "."), "-tags", tags, "./examples/hello-event")
+		if status != 0 || !strings.Contains(out, "the GPU was busy for") {
+			t.Errorf("a program in Go with tags %q: exit status %d, %s", tags, status, out)
+		}
+	}
+}
+
+// TestActionDownload runs the action with a version that is not there.
+func TestActionDownload(t *testing.T) {
+	needLinux(t)
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("there is no curl")
+	}
+	_, _, out, status := action(t, map[string]string{"version": "9.9.9", "url": "file://" + t.TempDir()})
+	if status != 1 || !strings.Contains(out, "::error::") || !strings.Contains(out, "is there a release 9.9.9?") {
+		t.Errorf("exit status %d, %s", status, out)
+	}
+}
+
+// TestCusimRun checks what cusim-run says where the libraries are not beside it.
+func TestCusimRun(t *testing.T) {
+	needLinux(t)
+	script := absolute(t, "release/cusim-run")
+	if out, status := execute(t, nil, script); status != 2 || !strings.Contains(out, "usage: cusim-run PROGRAM") {
+		t.Errorf("without a program: exit status %d, %s", status, out)
+	}
+	if out, status := execute(t, nil, script, "true"); status != 1 || !strings.Contains(out, "libcuda.so.1 is not there: unpack") {
+		t.Errorf("without libraries: exit status %d, %s", status, out)
+	}
+}
+
+// TestFiles checks the checksums of a release's files, and that its programs are static.
+func TestFiles(t *testing.T) {
+	dir := released(t)
+	if out, status := execute(t, nil, "sh", "-c", `cd "$1" && sha256sum -c --quiet SHA256SUMS`, "sh", dir); status != 0 {
+		t.Error(out)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*-linux-*64"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		file, err := elf.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if needs, err := file.ImportedLibraries(); err != nil || len(needs) != 0 {
+			t.Errorf("%s needs %v, %v", filepath.Base(name), needs, err)
+		}
+	}
+	out, status := execute(t, nil, filepath.Join(dir, "cuprobe-linux-"+runtime.GOARCH), "-version")
+	if status != 0 || !strings.HasPrefix(out, "cuprobe ") {
+		t.Errorf("cuprobe -version: exit status %d, %s", status, out)
+	}
+}
+
+// TestReleased downloads the release with the action from a folder, and runs a program in Python, or in C, and cuprobe on it.
+func TestReleased(t *testing.T) {
+	dir, from := released(t), t.TempDir()
+	if err := os.Symlink(dir, filepath.Join(from, "v1.2.3")); err != nil {
+		t.Fatal(err)
+	}
+	env, folder, out, status := action(t, map[string]string{"version": "1.2.3", "url": "file://" + from, "devices": "A100,T4"})
+	if status != 0 {
+		t.Fatalf("exit status %d: %s", status, out)
+	}
+	run := filepath.Join(folder, "cusim-run")
+	if out, status := execute(t, env, run, compiled(t)); status != 0 || !both.MatchString(out) {
+		t.Errorf("a program in C: exit status %d, %s", status, out)
+	}
+	if out, status := execute(t, env, filepath.Join(dir, "cuprobe-linux-"+runtime.GOARCH), "devices"); status != 0 ||
+		!strings.Contains(out, "A100") {
+		t.Errorf("cuprobe devices: exit status %d, %s", status, out)
+	}
+	const python = "import ctypes; c = ctypes.CDLL('libcuda.so'); n = ctypes.c_int(); " +
+		"assert c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0; print(n.value)"
+	if exec.Command("python3", "-c", "import ctypes").Run() == nil {
+		if out, status := execute(t, []string{"CUSIM_DEVICES=3"}, run, "python3", "-c", python); status != 0 || out != "3\n" {
+			t.Errorf("a program in Python: exit status %d, %s", status, out)
+		}
+	}
+}
+
+// TestChanged checks that the action refuses an archive with another checksum.
+func TestChanged(t *testing.T) {
+	dir, from := released(t), filepath.Join(t.TempDir(), "v1.2.3")
+	if err := os.CopyFS(from, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(filepath.Join(from, "cusim-linux-"+runtime.GOARCH+".tar.gz"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteString("x")
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, out, status := action(t, map[string]string{"version": "1.2.3", "url": "file://" + filepath.Dir(from)})
+	if status != 1 || !strings.Contains(out, "another checksum") {
+		t.Errorf("exit status %d, %s", status, out)
+	}
+}
+
+// TestDockerfiles does what the last stage of each Dockerfile says in a root with this machine's files in place of an
+// image's, and runs the exporter, and a program in C, in it.
+func TestDockerfiles(t *testing.T) {
+	dir := released(t)
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the roots have this machine's glibc, in the folders of amd64")
+	}
+	for _, c := range []struct{ name, inside, says string }{
+		{"exporter", "/exporter -h", "-listen"},
+		{"cusim", "/bin/sh /opt/cusim/cusim-run /names", "H200\n"},
+	} {
+		root := t.TempDir()
+		text, err := os.ReadFile(filepath.Join(moduleRoot, "release", c.name+".Dockerfile"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		unpack(t, root, dir, strings.ReplaceAll(strings.ReplaceAll(string(text), "\\\n", ""), "${TARGETARCH}", "amd64"))
+		if c.name == "cusim" {
+			base := "set -e; cd \"$1\"; mkdir -p bin lib64 proc; cp \"$2\" names; cp -L /bin/sh /bin/uname /bin/readlink bin/; " +
+				"cp -L --parents $(ldd bin/sh bin/uname bin/readlink | grep -o '/lib[^ )]*' | sort -u) ."
+			if out, status := execute(t, nil, "bash", "-c", base+"; cp -L --parents /lib/x86_64-linux-gnu/lib{dl,pthread}.so.* .",
+				"sh", root, compiled(t)); status != 0 {
+				t.Fatal(out)
+			}
+		}
+		argv := append([]string{"chroot", root}, strings.Fields(c.inside)...)
+		if os.Getuid() != 0 {
+			argv = append([]string{"unshare", "-r"}, argv...)
+		}
+		if out, _ := execute(t, nil, argv...); !strings.Contains(out, c.says) {
+			t.Errorf("%s: %s", c.name, out)
+		}
+	}
+}
+
+// unpack does the COPY and ADD lines of a Dockerfile that are for amd64. Other images are this machine's files.
+func unpack(t *testing.T, root, dir, text string) {
+	t.Helper()
+	done := 0
+	for line := range strings.Lines(text) {
+		from, words := dir, strings.Fields(line)
+		if len(words) < 3 || words[0] != "COPY" && words[0] != "ADD" || strings.Contains(line, "aarch64") {
+			continue
+		}
+		add := words[0] == "ADD"
+		words = words[1:]
+		for strings.HasPrefix(words[0], "--") {
+			if words[0] == "--from=glibc" {
+				from = "/"
+			}
+			words = words[1:]
+		}
+		to := filepath.Join(root, words[len(words)-1])
+		into := to
+		if !strings.HasSuffix(words[len(words)-1], "/") {
+			into = filepath.Dir(to)
+		}
+		if err := os.MkdirAll(into, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if into == to {
+			to += "/"
+		}
+		for _, name := range words[:len(words)-1] {
+			argv := []string{"cp", "-L", filepath.Join(from, name), to}
+			if add {
+				argv = []string{"tar", "-xzf", filepath.Join(from, name), "-C", to}
+			}
+			if out, status := execute(t, nil, argv...); status != 0 {
+				t.Fatal(out)
+			}
+			done++
+		}
+	}
+	if done == 0 {
+		t.Fatal("the Dockerfile copies nothing")
+	}
+}
