@@ -27,7 +27,6 @@ var otherTensors = []struct {
 	{`^products .* load=218`, "it refuses what it does not know at the launch", 0},
 	{`^special .*(f16\.f16|bf16\.bf16|tf32\.tf32)`, "the sums are rounded once", 1e-5},
 	{`^special .*e[45]m[32]\.e[45]m[32]`, "an H200 adds with about 13 bits", 0.1},
-	{`^tma .*ranks\.store.*\.-200`, "an H200 does not execute this, and it is not known why", 0},
 }
 
 // tensors runs the C program, and returns its lines by the section and the name.

@@ -2,6 +2,7 @@ package isa
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -62,6 +63,11 @@ func copyTensor(v Variant) vm.Func {
 			if !m.Begins(at[0]) {
 				w.FailLane(vm.IllegalInstruction, i, fmt.Sprintf("the first coordinate, %d, of elements of %d bytes is no multiple "+
 					"of %d bytes", at[0], m.Size(), tensormap.Aligned))
+				return
+			}
+			if below := slices.ContainsFunc(at[:rank], func(c int32) bool { return c < 0 }); below && !load {
+				w.FailLane(vm.IllegalInstruction, i, fmt.Sprintf("a coordinate of %v is below 0, which only a copy from the tensor "+
+					"may have", at[:rank]))
 				return
 			}
 			box := tensorBox{w: w, o: o, lane: i, m: &m, at: at, shared: w.R[o.A][i]}
@@ -197,14 +203,14 @@ func changeAll(to, from unsafe.Pointer, n, size uint64, f func(old, b, c uint64)
 
 // reducible are the types of elements that each operation has, in the order of the numbers of types of tensors.
 var reducible = map[string][]string{
-	"add": {"", "", "u32", "s32", "u64", "", "f16", "f32", "f64", "bf16", "f32"},
+	"add": {"", "", "u32", "s32", "u64", "", "f16", "f32", "f64", "bf16", "f32", "f32", "f32"},
 	"min": {"", "", "u32", "s32", "u64", "s64", "f16", "", "", "bf16"},
 	"max": {"", "", "u32", "s32", "u64", "s64", "f16", "", "", "bf16"},
 	"inc": {"", "", "u32"},
 	"dec": {"", "", "u32"},
-	"and": {"", "", "b32", "b32", "b64", "b64"},
-	"or":  {"", "", "b32", "b32", "b64", "b64"},
-	"xor": {"", "", "b32", "b32", "b64", "b64"},
+	"and": {"", "", "b32", "b32", "b64"},
+	"or":  {"", "", "b32", "b32", "b64"},
+	"xor": {"", "", "b32", "b32", "b64"},
 }
 
 // updatesOfElements returns what an operation does with the elements of each type of tensors; it is nil for those that
@@ -217,7 +223,10 @@ func updatesOfElements(op string) []func(old, b, c uint64) uint64 {
 	for i, t := range reducible[op] {
 		if t != "" {
 			row := &Instruction{slots: []slot{{name: "op"}, {name: "t"}}}
-			list[i] = flushedUpdate(Variant{row, []string{op, t}})
+			list[i] = updateOf(Variant{row, []string{op, t}})
+			if i == tensormap.Float32FTZ || i == tensormap.TFloat32FTZ {
+				list[i] = flushedUpdate(Variant{row, []string{op, t}})
+			}
 		}
 	}
 	return list

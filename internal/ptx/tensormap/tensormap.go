@@ -3,6 +3,7 @@
 package tensormap
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 )
@@ -221,27 +222,34 @@ func Swizzled(address uint64, swizzle int) uint64 {
 	return address ^ address>>7&(1<<swizzle-1)<<4
 }
 
-// Outside returns what is read outside the tensor.
+// Outside returns what is read outside the tensor. The NaN is that of an H200, for elements of all sizes.
 func (m *Map) Outside() (data [Aligned]byte) {
 	if m.NaN {
-		for i := range data {
-			data[i] = 0xff
-			if size := m.Size(); uint64(i)%size == size-1 {
-				data[i] = 0x7f
-			}
+		for i := 0; i < len(data); i += 2 {
+			data[i], data[i+1] = 0xf7, 0x7f
 		}
 	}
 	return data
 }
 
-// Loaded changes elements that were read as their type says: some have zeros instead of subnormal numbers.
+// Loaded changes elements that were read as their type says: some have zeros instead of subnormal numbers, and those of
+// tf32 have 10 bits of the fraction. An H200 rounds them to the nearest number; of two, the one that is farther from 0
+// is taken here.
 func (m *Map) Loaded(data []byte) {
-	if m.Type != Float32FTZ && m.Type != TFloat32FTZ {
+	flushed := m.Type == Float32FTZ || m.Type == TFloat32FTZ
+	short := m.Type == TFloat32 || m.Type == TFloat32FTZ
+	if !flushed && !short {
 		return
 	}
+	const exponent, cut = 0xff << 23, 13 // the bits of the exponent, and how many are cut off
 	for ; len(data) > 0; data = data[4:] {
-		if data[3]&0x7f == 0 && data[2]&0x80 == 0 {
-			copy(data, []byte{0, 0, 0})
+		x := binary.LittleEndian.Uint32(data)
+		if flushed && x&exponent == 0 {
+			x &= 1 << 31
 		}
+		if short && x&exponent != exponent {
+			x = (x + 1<<(cut-1)) &^ (1<<cut - 1)
+		}
+		binary.LittleEndian.PutUint32(data, x)
 	}
 }

@@ -388,7 +388,7 @@ static void copyAt(const char *label, const char *how, Map *m, const int *c, int
 		put("@!%%q bra C; ld.param.u32 %%x, [bytes]; mbarrier.arrive.expect_tx.shared.b64 _, [%%b], %%x;\n");
 		if (blocks > 1) put("mov.u16 %%h, 3; mov.u32 %%y, %%ctaid.x; setp.eq.u32 %%z, %%y, 0; @%%z cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%%s], [%%m, {%s}], [%%b], %%h;\n", m->rank, coords);
 		else put("cp.async.bulk.tensor.%dd.shared::cluster.global%s.mbarrier::complete_tx::bytes [%%s], [%%m, {%s}], [%%b];\n", m->rank, strcmp(how, "load") ? ".tile" : "", coords);
-		put("C: mov.u32 %%i, 0;\nW: mbarrier.test_wait.parity.shared.b64 %%p, [%%b], 0; nanosleep.u32 1000; add.u32 %%i, %%i, 1; setp.gt.u32 %%z, %%i, 2000; or.pred %%z, %%z, %%p; @!%%z bra W;\n"
+		put("C: mov.u32 %%i, 0;\nW: mbarrier.test_wait.parity.shared.b64 %%p, [%%b], 0; nanosleep.u32 1000; add.u32 %%i, %%i, 1; setp.gt.u32 %%z, %%i, 100000; or.pred %%z, %%z, %%p; @!%%z bra W;\n"
 			"@!%%p bra END; shl.b32 %%i, %%t, 2;\n"
 			"D: add.u32 %%x, %%s, %%i; ld.shared.b32 %%r, [%%x]; cvt.u64.u32 %%w, %%i; add.u64 %%w, %%w, %%o; st.global.b32 [%%w], %%r; add.u32 %%i, %%i, 128; setp.lt.u32 %%p, %%i, %%n; @%%p bra D;\n");
 		if (blocks > 1) put("barrier.cluster.arrive; barrier.cluster.wait;\n");
