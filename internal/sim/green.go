@@ -1,19 +1,16 @@
 package sim
 
-import (
-	"cmp"
+import "github.com/purecu/purecu/driver"
 
-	"github.com/purecu/purecu/driver"
-)
-
-// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200, it
-// says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one cluster.
+// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200, the
+// resource of a whole device says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one
+// cluster. That of a part does not.
 func (d *Driver) shareResource(s share) (r driver.DevResource) {
 	if s.count > 0 {
 		sm := driver.DevSmResource{SmCount: s.count}
-		if d.version >= 13000 {
-			parts := d.devices[s.dev].Parts
-			sm.MinSmPartitionSize, sm.SmCoscheduledAlignment = parts.Least, cmp.Or(s.sets, parts.Step)
+		if v := d.devices[s.dev]; d.version >= 13000 && s == v.whole() {
+			parts := v.Parts
+			sm.MinSmPartitionSize, sm.SmCoscheduledAlignment = parts.Least, parts.Step
 		}
 		r.SetSM(sm)
 		r[1], r[2], r[3], r[4] = uint64(s.dev), s.split, s.index, uint64(s.sets)

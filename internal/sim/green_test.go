@@ -72,6 +72,11 @@ func TestShares(t *testing.T) {
 		if n != c.n || rest.SMCount() != c.rest {
 			t.Errorf("%+v: %d parts %v, and %d are left", c, n, smCounts(parts...), rest.SMCount())
 		}
+		for i, p := range append(parts, rest) {
+			if got, is := p.SM(); is && (got.MinSmPartitionSize != 0 || got.SmCoscheduledAlignment != 0) {
+				t.Errorf("%+v: part %d says %+v, what only a whole device says", c, i, got)
+			}
+		}
 		for i, p := range parts {
 			if size := p.SMCount(); i < int(n) && size != c.size || i >= int(n) && size != 0 {
 				t.Errorf("%+v: part %d has %d", c, i, size)

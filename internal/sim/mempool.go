@@ -12,14 +12,16 @@ func (d *Driver) defaultPool(v *device) *memPool {
 }
 
 // standingPools returns the default pool and the current pool of a location. Those of the host and of managed memory
-// have the properties of pools that a program creates there: how an H200 sets them is not known.
+// have the properties of pools that a program creates there, as on an H200.
 func (d *Driver) standingPools(l driver.MemLocation, allocType int32) (*standingPools, driver.Result) {
 	managed, l := allocType == driver.CU_MEM_ALLOCATION_TYPE_MANAGED, numbered(l)
 	v, r := d.place(l)
 	switch {
+	case l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
+		return nil, driver.ResultNotSupported
 	case managed && l.Type == driver.CU_MEM_LOCATION_TYPE_INVALID: // no preferred location
 		l.ID = 0
-	case r != ok, l.Type == driver.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT,
+	case r != ok,
 		!managed && allocType != driver.CU_MEM_ALLOCATION_TYPE_PINNED:
 		return nil, driver.ResultInvalidValue
 	case v != nil && !managed:

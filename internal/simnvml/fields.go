@@ -36,10 +36,9 @@ func (n *model) DeviceClearFieldValues(device raw.Device, values []raw.FieldValu
 		f := &values[i]
 		f.Value = raw.Value{}
 		switch {
-		case f.NvmlReturn != raw.NVML_SUCCESS:
 		case g == nil || !countsOfPCIe(f.FieldId):
-			f.NvmlReturn = raw.NVML_ERROR_NOT_SUPPORTED
-		default:
+			f.NvmlReturn = raw.NVML_ERROR_INVALID_ARGUMENT
+		case f.NvmlReturn == raw.NVML_SUCCESS:
 			if g.cleared == nil {
 				g.cleared = make(map[uint32]bool)
 			}
