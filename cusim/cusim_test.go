@@ -38,7 +38,7 @@ const ptx = `.version 8.0
 }
 .visible .entry strange()
 {
-	wgmma.fence.sync.aligned;
+	tcgen05.fence::before_thread_sync;
 }
 `
 

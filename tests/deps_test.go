@@ -133,7 +133,7 @@ var rules = map[string]rule{
 	"cu/cuerror":       {imports: []string{"driver", "internal/mistake", "internal/remedy"}},
 	"internal/profile": {imports: []string{"driver", "internal/suggest"}},
 	"internal/sim": {imports: []string{"driver", "internal/codeimage", "internal/descriptor", "internal/dot",
-		"internal/simnvml", "internal/profile", "internal/ptx/syntax", "internal/ptx/texture",
+		"internal/simnvml", "internal/profile", "internal/ptx/syntax", "internal/ptx/tensormap", "internal/ptx/texture",
 		"internal/ptx/vm", "internal/sim/code", "internal/sim/engine", "internal/sim/graph", "internal/sim/mem"},
 		unsafe: []string{"mem*.go", "ipc*.go"}},
 	"internal/sim/code": {imports: []string{"driver", "internal/codeimage", "internal/profile", "internal/ptx/compile",

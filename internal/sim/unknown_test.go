@@ -109,7 +109,7 @@ func TestUnsupported(t *testing.T) {
 // TestInvalidTexts loads texts that a GPU's driver refuses, whatever the options say, and texts with what only the
 // software driver lacks.
 func TestInvalidTexts(t *testing.T) {
-	const lacks = "{ .reg .b32 w; sured.b.add.1d.u32.trap [w, {w}], w; } "
+	const lacks = "tcgen05.fence::before_thread_sync; "
 	const invalid, lacking, accepted = driver.ResultInvalidPTX, driver.ResultNotSupported, ok
 	for _, tt := range []struct {
 		name, text      string

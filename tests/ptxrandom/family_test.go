@@ -67,8 +67,9 @@ var laterFamilies = []*family{{
 // of wmma, which has no forms of its own.
 func newRows() (list []string) {
 	for id := range strings.Lines(unrecordedText) {
-		switch name, _, _ := strings.Cut(id, " "); name {
-		case "#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust", "sured":
+		switch name, _, _ := strings.Cut(id, " "); {
+		case slices.Contains([]string{"#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust", "sured", "wgmma"}, name),
+			strings.Contains(id, " tensor"):
 		default:
 			list = append(list, strings.TrimSuffix(id, "\n"))
 		}

@@ -39,8 +39,8 @@ static volatile int recorded; // whether what is behind a function on the host w
 
 static const char image[] = HEADER ".visible .entry illegal_address()\n{\n\t.reg .u64 %p;\n\t.reg .u32 %v;\n"
 	"\tmov.u64 %p, 16;\n\tmov.u32 %v, 1;\n\tst.global.u32 [%p], %v;\n\tret;\n}\n"
-	".visible .entry nobody_knows_it()\n{\n\t.reg .b64 %t;\n\t.reg .b32 %r;\n\tsured.b.add.1d.u32.trap [%t, {%r}], %r;\n\tret;\n}\n"
-	".visible .entry nobody_knows_that()\n{\n\t.reg .b64 %t;\n\t.reg .b32 %r;\n\tsured.b.add.1d.u32.trap [%t, {%r}], %r;\n\tret;\n}\n";
+	".visible .entry nobody_knows_it()\n{\n\ttcgen05.fence::before_thread_sync;\n\tret;\n}\n"
+	".visible .entry nobody_knows_that()\n{\n\ttcgen05.fence::before_thread_sync;\n\tret;\n}\n";
 
 static int create(handle *e) { return CALL(cuEventCreate, (handle *, unsigned), (e, 0)); }
 static int stream(handle *st) { return CALL(cuStreamCreate, (handle *, unsigned), (st, 1)); }
