@@ -440,7 +440,8 @@ func wideExamples() (list []*example) {
 	}
 	// The results have 8 bytes each: what is stored goes to the inputs.
 	for _, op := range strings.Fields("st.global st st.weak st.global.wt st.volatile.global st.volatile " +
-		"st.relaxed.gpu.global st.release.sys st.relaxed.gpu.global.L1::no_allocate st.release.cta.L1::evict_last st.mmio.relaxed.sys.global " +
+		"st.relaxed.gpu.global st.release.sys " +
+		"st.relaxed.gpu.global.L1::no_allocate st.release.cta.L1::evict_last st.mmio.relaxed.sys.global " +
 		"st.mmio.relaxed.sys") {
 		add(op+".b128 [i],R; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
 	}
@@ -489,8 +490,9 @@ func wideExamples() (list []*example) {
 // TestWideAtomics lets threads of several blocks exchange words of 128 bits whose halves are equal, and read them.
 func TestWideAtomics(t *testing.T) {
 	data := make([]uint64, 4)
-	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b128 Q; .reg .b64 o,L,H; .reg .b32 n,c; .reg .pred P;
-		ld.param.u64 o,[out]; mov.u32 n,%tid.x; mov.u32 c,%ctaid.x; mad.lo.u32 n,c,64,n; mov.u32 c,0; again:
+	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b128 Q; .reg .b64 o,L,H;
+		.reg .b32 n,c; .reg .pred P; ld.param.u64 o,[out]; mov.u32 n,%tid.x; mov.u32 c,%ctaid.x;
+		mad.lo.u32 n,c,64,n; mov.u32 c,0; again:
 		mad.lo.u32 n,n,5,7; cvt.u64.u32 L,n; mov.b128 Q,{L,L}; atom.exch.b128 Q,[o],Q; mov.b128 {L,H},Q; setp.ne.u64 P,L,H;
 		@P st.global.u64 [o+16],1; ld.relaxed.gpu.b128 Q,[o]; mov.b128 {L,H},Q; setp.ne.u64 P,L,H; @P st.global.u64 [o+24],1;
 		st.relaxed.gpu.b128 [o],Q; add.u32 c,c,1; setp.lt.u32 P,c,200; @P bra again; ret; }`, 8, 64,
