@@ -442,9 +442,7 @@ func (t *translator) declare(scope map[string]*symbol, v *syntax.Var) *Error {
 	switch {
 	case scope[key] != nil:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("%s is declared twice", v.Name)}
-	case v.Space == syntax.Reg && (v.Vector > 4 || v.Size() > 16 || v.Vector > 1 && v.Type == "pred"),
-		v.Space == syntax.Reg && v.Type == wideType && (t.Text.Version < leastWide || t.Text.Target < targetWide),
-		v.Extern && v.Space != syntax.Shared:
+	case v.Space == syntax.Reg && t.noRegister(v), v.Extern && v.Space != syntax.Shared:
 		return &Error{Pos: v.Pos, What: fmt.Sprintf("the declaration of %s (%s .%s)", v.Name, v.Space, v.Type)}
 	case v.Space == syntax.Reg && v.Range > 0:
 		// The registers are made when they are used: there may be many.

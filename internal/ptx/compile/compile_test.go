@@ -83,6 +83,8 @@ func TestUnsupported(t *testing.T) {
 		"ld.global.b128 {x, x}, [x];":                "line 3: ld.global.b128: an operand that is no register of 128 bits",
 		"ld.global.b128 _, [x];":                     "line 3: ld.global.b128: an operand that is no register of 128 bits",
 		".reg .v2 .b128 w;":                          "line 3: the declaration of w (.reg .b128)",
+		".reg .b128 w; mov.b128 w, w+8;":             "line 3: mov.b128: the form of an operand",
+		"call (_), pair;":                            "line 3: call: the parameters of function pair",
 		".local .b8 large[2000000];":                 "line 2: the kernel needs too much memory",
 		"mov.u32 a, %id.x;":                          "",
 		"mov.u32 a, %id.w;":                          "",
@@ -91,6 +93,7 @@ func TestUnsupported(t *testing.T) {
 	} {
 		m, err := Parse(textHeader + ".global .u32 g, array[2]; " +
 			".extern .func external(); .func again() { call again; ret; } " +
+			".func (.reg .v2 .b128 r) pair() { .reg .b64 l; mov.v4.b64 r, {l, l, l, l}; ret; } " +
 			".entry k(.param .u64 p) { .reg .b32 a; .reg .b64 x; .reg .pred q;\n" + body + "\nret; }")
 		if err != nil {
 			t.Errorf("%s: %v", body, err)

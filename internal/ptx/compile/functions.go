@@ -521,8 +521,7 @@ func (t *translator) callee(f *syntax.Function) (*function, *Error) {
 		for _, v := range list.vars {
 			var s *symbol
 			switch {
-			case v.Space == syntax.Reg && (v.Array || v.Range > 0 || v.Vector > 4 ||
-				v.Vector > 1 && v.Type == "pred"):
+			case v.Space == syntax.Reg && (v.Array || v.Range > 0 || t.noRegister(v)):
 				return nil, t.unsupported("the parameters of function " + f.Name)
 			case v.Space == syntax.Reg:
 				s = t.register(v)

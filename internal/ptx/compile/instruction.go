@@ -268,6 +268,10 @@ func (t *translator) restricted(v *variant, w isa.Operand, have syntax.Operand) 
 		return t.unsupported("the result of a barrier of another block")
 	case v.Name == "alloca" && w.Role == 'i' && (n&(n-1) != 0 || n == 0 || n > mostAligned):
 		return t.unsupported(fmt.Sprintf("an alignment of %d", n))
+	case constant && v.Name == "fence" && n != 128:
+		return t.unsupported(fmt.Sprintf("%d bytes instead of 128", int64(n)))
+	case constant && v.Name == "wgmma" && v.Kind == vm.Nothing && int64(n) < 0:
+		return t.unsupported("a constant below 0")
 	case constant && v.Name == "mma" && w.Role == 'a':
 		return t.unsupported("a constant")
 	case constant && v.Name == "mma" && w.Role == 'i' && n >= isa.Selectors(v.Variant):

@@ -229,9 +229,10 @@ func productOf(v isa.Variant, selector int) *example {
 	if v.T() == "f64" {
 		wide, reg = "b64", ".reg .b64 "
 	}
-	fmt.Fprintf(&b, "%s.entry k(.param .u64 in, .param .u64 out) { %s d<8>, a<8>, b<8>, c<8>; .reg .b64 i, o, x; .reg .b32 t, e;", textHeader, reg)
-	b.WriteString("ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %tid.x; mul.wide.u32 x, t, 256; add.u64 i, i, x; mul.wide.u32 x, t, 64; add.u64 o, o, x;\n")
-	b.WriteString("ld.global.b32 e, [i+192];\n")
+	fmt.Fprintf(&b, `%s.entry k(.param .u64 in, .param .u64 out) { %s d<8>, a<8>, b<8>, c<8>; .reg .b64 i, o, x;
+		.reg .b32 t, e; ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %%tid.x; mul.wide.u32 x, t, 256;
+		add.u64 i, i, x; mul.wide.u32 x, t, 64; add.u64 o, o, x; ld.global.b32 e, [i+192];
+		`, textHeader, reg)
 	lists := [4]string{}
 	for x, name := range "dabc" {
 		var names []string

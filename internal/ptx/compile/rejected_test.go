@@ -12,7 +12,7 @@ const declared = textHeader + `.const .align 4 .b32 c; .visible .entry k(.param 
 	.reg .b16 h<4>; .reg .b32 r<4>; .reg .b64 d<4>; .reg .pred p, q; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[64]; `
 
 // TestRejected compiles instructions that the compiler of NVIDIA's driver 580 rejects, each beside one
-// that it accepts. Random programs have found them.
+// that it accepts. Random programs have found most of them.
 func TestRejected(t *testing.T) {
 	for _, c := range []struct{ rejected, accepted string }{
 		{"elect.sync r0,-1;", "elect.sync r0|p,-1;"},
@@ -104,6 +104,12 @@ func TestRejected(t *testing.T) {
 		{".reg .bf16 x;", ".reg .f16 x;"},
 		{".reg .bf16x2 x;", ".reg .f16x2 x;"},
 		{".reg .tf32 x;", ".reg .f32 x;"},
+		{"fence.proxy.tensormap::generic.acquire.gpu [d0],64;", "fence.proxy.tensormap::generic.acquire.gpu [d0],128;"},
+		{"wgmma.wait_group.sync.aligned -1;", "wgmma.wait_group.sync.aligned 8;"},
+		{"cp.async.bulk.prefetch.tensor.1d.L2.global [d0,r0];", "cp.async.bulk.prefetch.tensor.1d.L2.global [d0,{r0}];"},
+		{".reg .v4 .b32 v; cp.async.bulk.prefetch.tensor.2d.L2.global [d0,v];",
+			".reg .v2 .b32 v; cp.async.bulk.prefetch.tensor.2d.L2.global [d0,v];"},
+		{".reg .b128 w<2>; mov.b128 w0,!w1;", ".reg .b128 w<2>; mov.b128 w0,w1;"},
 	} {
 		for text, want := range map[string]bool{c.rejected: false, c.accepted: true} {
 			m, err := Parse(declared + text + " ret; }")

@@ -86,18 +86,15 @@ func (t *translator) mapped(v *variant, o *vm.Op, have syntax.Operand) (err *Err
 	if have.Kind != syntax.Address || len(have.Parts) != 1 {
 		return t.unsupported("the form of a map with coordinates")
 	}
-	coordinates := []syntax.Operand{have.Parts[0]}
-	if have.Parts[0].Kind == syntax.Vector {
-		coordinates = have.Parts[0].Parts
-	}
-	if len(coordinates) != isa.Dimensions(v.Variant) {
-		return t.unsupported(fmt.Sprintf("%d coordinates", len(coordinates)))
+	vector := t.parts(have.Parts)[0]
+	if vector.Kind != syntax.Vector || len(vector.Parts) != isa.Dimensions(v.Variant) {
+		return t.unsupported(fmt.Sprintf("the coordinates are no vector with %d elements", isa.Dimensions(v.Variant)))
 	}
 	have.Parts = nil
 	if o.B, err = t.addressIn(syntax.Global, have); err != nil {
 		return err
 	}
-	for _, part := range coordinates {
+	for _, part := range vector.Parts {
 		c, err := t.source(part, "b32", false)
 		if err != nil {
 			return err

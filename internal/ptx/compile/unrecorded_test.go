@@ -426,8 +426,8 @@ func wideExamples() (list []*example) {
 	swapped := func(low, high uint64) (uint64, uint64) { return high, low }
 	add("mov.b128 Q,R", swapped)
 	add(".reg .b32 A0,A1,A2,A3; mov.b128 {A0,A1,A2,A3},R; mov.b128 Q,{A0,A1,A2,A3}", swapped)
-	add(".reg .b32 A0,A1; mov.b64 {A0,A1},L; mov.b128 Q,{A0,A1,A0,A1}; mov.b128 {_,H},R; mov.b128 {L,_},Q; mov.b128 Q,{H,L}",
-		func(low, _ uint64) (uint64, uint64) { return low, low })
+	add(".reg .b32 A0,A1; mov.b64 {A0,A1},L; mov.b128 Q,{A0,A1,A0,A1}; mov.b128 {_,H},R; mov.b128 {L,_},Q; "+
+		"mov.b128 Q,{H,L}", func(low, _ uint64) (uint64, uint64) { return low, low })
 	for _, op := range strings.Fields("ld.global ld ld.weak ld.global.ca ld.global.L1::no_allocate.L2::64B ld.global.nc " +
 		"ld.global.nc.L2::128B ld.global.cg.nc ldu.global ldu ld.volatile.global ld.volatile ld.volatile.L2::64B " +
 		"ld.relaxed.gpu.global ld.acquire.sys ld.relaxed.gpu.global.L1::no_allocate ld.acquire.cta.L2::64B " +
@@ -439,8 +439,9 @@ func wideExamples() (list []*example) {
 		add("mov.b128 Q,R; "+policy+op+".b128 Q,[i],policy", same)
 	}
 	// The results have 8 bytes each: what is stored goes to the inputs.
-	for _, op := range strings.Fields("st.global st st.weak st.global.wt st.volatile.global st.volatile st.relaxed.gpu.global " +
-		"st.release.sys st.relaxed.gpu.global.L1::no_allocate st.release.cta.L1::evict_last st.mmio.relaxed.sys.global " +
+	for _, op := range strings.Fields("st.global st st.weak st.global.wt st.volatile.global st.volatile " +
+		"st.relaxed.gpu.global st.release.sys " +
+		"st.relaxed.gpu.global.L1::no_allocate st.release.cta.L1::evict_last st.mmio.relaxed.sys.global " +
 		"st.mmio.relaxed.sys") {
 		add(op+".b128 [i],R; ld.global.b128 Q,[i]; st.global.v2.b64 [i],{L,H}", swapped)
 	}
@@ -466,8 +467,8 @@ func wideExamples() (list []*example) {
 		}
 	}
 	add(place+"st.local.b128 [l],R; ld.local.b128 Q,[l]", swapped)
-	add(".reg .b64 U,V; ld.param.b128 Q,[in]; ld.param.v2.b64 {U,V},[in]; mov.b128 {L,H},Q; sub.u64 L,L,U; sub.u64 H,H,V; "+
-		"mov.b128 Q,{L,H}", func(_, _ uint64) (uint64, uint64) { return 0, 0 })
+	add(".reg .b64 U,V; ld.param.b128 Q,[in]; ld.param.v2.b64 {U,V},[in]; mov.b128 {L,H},Q; sub.u64 L,L,U; "+
+		"sub.u64 H,H,V; mov.b128 Q,{L,H}", func(_, _ uint64) (uint64, uint64) { return 0, 0 })
 	add("mov.u64 L,0; ld.const.b128 Q,[L]", func(_, _ uint64) (uint64, uint64) { return 0, 0 })
 	for _, order := range []string{"atom%s%s", "atom.acq_rel.gpu%s%s", "atom%[2]s.acquire.sys%[1]s"} {
 		for _, space := range []string{"", ".global"} {
@@ -489,8 +490,9 @@ func wideExamples() (list []*example) {
 // TestWideAtomics lets threads of several blocks exchange words of 128 bits whose halves are equal, and read them.
 func TestWideAtomics(t *testing.T) {
 	data := make([]uint64, 4)
-	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b128 Q; .reg .b64 o,L,H; .reg .b32 n,c; .reg .pred P;
-		ld.param.u64 o,[out]; mov.u32 n,%tid.x; mov.u32 c,%ctaid.x; mad.lo.u32 n,c,64,n; mov.u32 c,0; again:
+	fault, err := launch(t, textHeader+`.entry k(.param .u64 out) { .reg .b128 Q; .reg .b64 o,L,H;
+		.reg .b32 n,c; .reg .pred P; ld.param.u64 o,[out]; mov.u32 n,%tid.x; mov.u32 c,%ctaid.x;
+		mad.lo.u32 n,c,64,n; mov.u32 c,0; again:
 		mad.lo.u32 n,n,5,7; cvt.u64.u32 L,n; mov.b128 Q,{L,L}; atom.exch.b128 Q,[o],Q; mov.b128 {L,H},Q; setp.ne.u64 P,L,H;
 		@P st.global.u64 [o+16],1; ld.relaxed.gpu.b128 Q,[o]; mov.b128 {L,H},Q; setp.ne.u64 P,L,H; @P st.global.u64 [o+24],1;
 		st.relaxed.gpu.b128 [o],Q; add.u32 c,c,1; setp.lt.u32 P,c,200; @P bra again; ret; }`, 8, 64,

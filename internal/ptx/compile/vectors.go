@@ -19,6 +19,13 @@ const (
 	targetWide = 70
 )
 
+// noRegister reports whether there are no registers as in a declaration: they would have more than 128 bits, or need
+// another version or target.
+func (t *translator) noRegister(v *syntax.Var) bool {
+	return v.Vector > 4 || v.Size() > 16 || v.Vector > 1 && v.Type == "pred" ||
+		v.Type == wideType && (t.Text.Version < leastWide || t.Text.Target < targetWide)
+}
+
 // elementsOf returns the letters behind a dot that name elements of a vector. No text can name those of a register of
 // 128 bits.
 func elementsOf(s *symbol) string {
@@ -48,11 +55,12 @@ func (t *translator) element(name string) *symbol {
 	return s.elements[i]
 }
 
-// parts replaces the vectors of registers in a list of operands by their elements.
+// parts replaces the vectors of registers in a list of operands by their elements, but those that are negated or have a
+// distance, which no vector has.
 func (t *translator) parts(list []syntax.Operand) []syntax.Operand {
 	changed := false
 	for i, o := range list {
-		if s := t.lookup(o.Name); o.Kind == syntax.Name && s != nil && s.elements != nil {
+		if s := t.lookup(o.Name); o.Kind == syntax.Name && !o.Negated && o.Number.Bits == 0 && s != nil && s.elements != nil {
 			if !changed {
 				list, changed = slices.Clone(list), true
 			}

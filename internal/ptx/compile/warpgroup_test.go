@@ -106,13 +106,15 @@ func groupProductOf(v isa.Variant) *example {
 		first = 3
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, `%s.entry k(.param .u64 in, .param .u64 out) { .reg .b32 d<4>, a<4>, t, x; .reg .b64 i, o, y, z, db; .reg .pred p;
-		.shared .align 128 .b8 s[256]; ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %%tid.x; mul.wide.u32 y, t, 16;
+	fmt.Fprintf(&text, `%s.entry k(.param .u64 in, .param .u64 out) { .reg .b32 d<4>, a<4>, t, x;
+		.reg .b64 i, o, y, z, db; .reg .pred p; .shared .align 128 .b8 s[256];
+		ld.param.u64 i, [in]; ld.param.u64 o, [out]; mov.u32 t, %%tid.x; mul.wide.u32 y, t, 16;
 		add.u64 o, o, y; add.u64 y, y, i; ld.global.v4.b32 {a0,a1,a2,a3}, [y]; ld.global.v4.b32 {d0,d1,d2,d3}, [y+768];
 		mul.wide.u32 y, t, 8; add.u64 i, i, y; ld.global.b64 z, [i+512]; mov.u64 db, s; add.u64 y, y, db; st.shared.b64 [y], z;
 		bar.sync 0; shr.u64 db, db, 4; or.b64 db, db, %d; setp.eq.u32 p, t, t;
 		%s {`, textHeader, 128>>4<<16, v)
-	constants := map[string]string{"f16": ", 1, -1, 0", "bf16": ", -1, 1, 0", "tf32": ", -1, -1", "e4m3": ", 1, -1", "e5m2": ", 1, 1"}
+	constants := map[string]string{"f16": ", 1, -1, 0", "bf16": ", -1, 1, 0", "tf32": ", -1, -1", "e4m3": ", 1, -1",
+		"e5m2": ", 1, 1"}
 	negated := strings.Count(constants[v.T()], "-") == 1
 	var names []string
 	for i := range lengths[0] {

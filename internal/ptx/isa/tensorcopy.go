@@ -82,10 +82,10 @@ func copyTensor(v Variant) vm.Func {
 				}
 				is = box.store(updates[m.Type])
 			case several:
-				for rank := uint32(0); rank < 16 && is; rank++ {
-					if uint16(w.R[o.C][i])>>rank&1 != 0 {
-						box.shared = w.MapRank(w.R[o.A][i], rank)
-						is = box.load(w.MapRank(w.R[o.E][i], rank))
+				for block := uint32(0); block < 16 && is; block++ {
+					if uint16(w.R[o.C][i])>>block&1 != 0 {
+						box.shared = w.MapRank(w.R[o.A][i], block)
+						is = box.load(w.MapRank(w.R[o.E][i], block))
 					}
 				}
 			default:

@@ -98,7 +98,7 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 		return fmt.Sprint("p", i)
 	case w.Role == 'i' && v.Name == "setmaxnreg":
 		return "64"
-	case w.Role == 'i' && (v.Name == "discard" || v.Name == "applypriority"):
+	case w.Role == 'i' && (v.Name == "discard" || v.Name == "applypriority" || v.Name == "fence"):
 		return "128"
 	case w.Role == 'i' && v.Name == "mma":
 		return "0"

@@ -5,11 +5,12 @@ import (
 	"unsafe"
 )
 
-// wide is locked while 128 bits are accessed at once, of which few processors are capable.
+// wide is locked while 128 bits are accessed at once: Go has no atomic accesses to as many.
 var wide sync.Mutex
 
 // UpdateWide changes a word of 128 bits atomically, as far as other accesses to 128 bits are concerned, and returns the
-// lower and the upper half of the old value. If f is nil, nothing changes.
+// lower and the upper half of the old value. If f is nil, nothing changes. A half that does not change is not stored:
+// another thread may change it by an access to 64 bits.
 func UpdateWide(p unsafe.Pointer, f func(low, high uint64) (uint64, uint64)) (low, high uint64) {
 	q := unsafe.Add(p, 8)
 	wide.Lock()
@@ -17,8 +18,12 @@ func UpdateWide(p unsafe.Pointer, f func(low, high uint64) (uint64, uint64)) (lo
 	low, high = AtomicLoad(p, 8), AtomicLoad(q, 8)
 	if f != nil {
 		l, h := f(low, high)
-		AtomicStore(p, 8, l)
-		AtomicStore(q, 8, h)
+		if l != low {
+			AtomicStore(p, 8, l)
+		}
+		if h != high {
+			AtomicStore(q, 8, h)
+		}
 	}
 	return low, high
 }

@@ -298,15 +298,20 @@ func testMemory(t *testing.T, level simd.Level) {
 	if refused == 0 || accessed < 2000 {
 		t.Errorf("level %d: %d addresses were wrong, and %d right", level, refused, accessed)
 	}
-	var none simd.Column
-	if level.Load64(&none, &none, &simd.Memory{Size: 7, Bits: 1<<64 - 1, Access: 8, Data: unsafe.Pointer(new(uint64))},
-		1) {
-		t.Error("something larger than the memory was loaded")
-	}
-	pair := simd.Memory{Size: 16, Bits: 1<<64 - 1, Access: 16, Data: unsafe.Pointer(new([2]uint64))}
-	for _, a := range []uint64{8, 16} {
-		if level.Load64(&none, &simd.Column{a}, &pair, 1) {
-			t.Errorf("half of a pair was loaded, at %d", a)
+	// All lanes are active and have one address, so that no level refuses an access for another reason.
+	for _, c := range []struct{ size, access, address uint64 }{
+		{7, 8, 0},                 // the memory is smaller
+		{16, 16, 8}, {16, 16, 16}, // half of a pair is outside
+		{16, 16, 0}, // right
+	} {
+		var loaded, at simd.Column
+		for i := range at {
+			at[i] = c.address
+		}
+		m := &simd.Memory{Size: c.size, Bits: 1<<64 - 1, Access: c.access, Data: unsafe.Pointer(new([4]uint64))}
+		want := c.address+c.access <= c.size
+		if level.Load64(&loaded, &at, m, vm.Full) != want || level.Store64(&loaded, &at, m, vm.Full) != want {
+			t.Errorf("level %d: %+v is accessed: %v, want %v", level, c, !want, want)
 		}
 	}
 }
