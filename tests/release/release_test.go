@@ -1,5 +1,5 @@
-// Package release tests what users get: the action, cusim-run, and, if PURECU_TEST_RELEASE names their folder, the files
-// of a release.
+// Package release tests what users get: the action, cusim-run, and, if PURECU_TEST_RELEASE names their folder, the
+// files of a release.
 package release
 
 import (
@@ -301,6 +301,24 @@ func TestDockerfiles(t *testing.T) {
 		}
 		if out, _ := execute(t, nil, argv...); !strings.Contains(out, c.says) {
 			t.Errorf("%s: %s", c.name, out)
+		}
+	}
+}
+
+// TestPlatforms checks that the Dockerfiles leave the architecture to BuildKit: a default value of TARGETARCH in them would
+// be the architecture of each image.
+func TestPlatforms(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(moduleRoot, "release", "*.Dockerfile"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\nARG TARGETARCH\n") || strings.Contains(string(text), "ARG TARGETARCH=") {
+			t.Errorf("%s does not take TARGETARCH as it is", filepath.Base(name))
 		}
 	}
 }
