@@ -137,7 +137,7 @@ func (a artifact) make(root, file string) (*contents, error) {
 			"-tags="+a.tags, "-ldflags=-s -w -buildid=", "-o", file, a.folder); err != nil {
 			return nil, err
 		}
-		return contentsOf(file)
+		return contentsOf(file, filepath.Join(root, a.module))
 	}
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -162,7 +162,7 @@ func (a artifact) make(root, file string) (*contents, error) {
 			return nil, err
 		}
 	}
-	built, err := contentsOf(filepath.Join(dir, "libcusim.so"))
+	built, err := contentsOf(filepath.Join(dir, "libcusim.so"), root)
 	return built, cmp.Or(err, archive(dir, "cusim", file))
 }
 
