@@ -6,8 +6,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200, it
-// says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one cluster.
+// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200,
+// it says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one cluster.
 func (d *Driver) shareResource(s share) (r driver.DevResource) {
 	if s.count > 0 {
 		sm := driver.DevSmResource{SmCount: s.count}

@@ -390,7 +390,8 @@ func TestSharedPoolOfHostAgain(t *testing.T) {
 	if there.must(res); again != first {
 		t.Errorf("the memory is at %#x, then at %#x", first, again)
 	}
-	if v, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, again); v[0] != 2000 || res != ok {
+	v, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, again)
+	if v[0] != 2000 || res != ok {
 		t.Errorf("the memory that is open again has %d bytes, %v", v[0], res)
 	}
 	there.Release(uintptr(reader))

@@ -77,7 +77,7 @@ func TestBOM(t *testing.T) {
 	}
 }
 
-// TestLicenses collects the licenses of a program's modules, of which only the program's own go.sum knows. No database of
+// TestLicenses collects the licenses of a program's modules, which only the program's own go.sum has. No database of
 // checksums is asked.
 func TestLicenses(t *testing.T) {
 	const text = "This is the license of dep."
