@@ -1,5 +1,5 @@
-# docker build -f release/exporter.Dockerfile -t exporter DIR, where DIR has the files of a release.
-ARG TARGETARCH=amd64
+# docker build -f release/exporter.Dockerfile -t exporter DIR, where DIR has the files of a release. It needs BuildKit,
+# which sets TARGETARCH: a default value here would replace that.
 FROM debian:trixie-slim AS glibc
 
 # What NVIDIA's driver needs, where its loader looks for it. Without these files the program starts, and says so.
@@ -14,7 +14,7 @@ COPY --from=glibc /lib/aarch64-linux-gnu/libc.so.6 /lib/aarch64-linux-gnu/libm.s
      /lib/aarch64-linux-gnu/libpthread.so.0 /lib/aarch64-linux-gnu/librt.so.1 /lib/aarch64-linux-gnu/libgcc_s.so.1 /lib/aarch64-linux-gnu/
 
 FROM image-${TARGETARCH}
-ARG TARGETARCH=amd64
+ARG TARGETARCH
 COPY --chmod=755 exporter-linux-${TARGETARCH} /exporter
 COPY LICENSES.txt /
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility

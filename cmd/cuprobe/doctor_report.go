@@ -26,8 +26,8 @@ type doctorReport struct {
 	Error    *failure        `json:"error,omitempty"`
 }
 
-// newestAPI is the newest version of CUDA whose functions a driver is said to lack. Those of later versions, which package
-// driver knows in part, are not counted.
+// newestAPI is the newest version of CUDA whose functions a driver is said to lack. Those of later versions, which
+// package driver knows in part, are not counted.
 const newestAPI = 13000
 
 // missingSymbol is a function of the API of that version that the driver lacks.

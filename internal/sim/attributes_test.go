@@ -20,6 +20,20 @@ func TestDeviceAttributes(t *testing.T) {
 	}
 }
 
+// TestTensorMapAttribute checks that a device that has maps of tensors says so, and no other one.
+func TestTensorMapAttribute(t *testing.T) {
+	for name, want := range map[string]int32{"A100": 0, "H200": 1} {
+		gpus, err := profile.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const has = driver.CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED
+		if got, res := newLab(t, GPUs(gpus)).DeviceGetAttribute(nil, has, 0); got != want || res != ok {
+			t.Errorf("%s: %d, %v; want %d", name, got, res, want)
+		}
+	}
+}
+
 func testAttributes(t *testing.T, name string) {
 	text, err := os.ReadFile("testdata/attributes-" + strings.ToLower(name) + ".tsv")
 	gpus, err2 := profile.Parse(name)

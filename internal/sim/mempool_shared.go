@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"encoding/binary"
+	"slices"
 
 	"github.com/purecu/purecu/driver"
 )
@@ -133,6 +134,23 @@ func (p *memPool) opened(all *addressSpace, offset, size uint64) *block {
 	return nil
 }
 
+// vacate makes addresses free for a new block if the frees of all blocks there were enqueued, and reports false if one is
+// open: the program that has exported it has freed it too early.
+func (a *addressSpace) vacate(addr, n uint64) bool {
+	_, from := a.Split(addr)
+	end := slices.IndexFunc(from, func(b *block) bool { return b.addr >= addr+n })
+	if end >= 0 {
+		from = from[:end]
+	}
+	if slices.ContainsFunc(from, func(b *block) bool { return !b.leaving }) {
+		return false
+	}
+	for _, b := range slices.Clone(from) {
+		a.cover(b)
+	}
+	return true
+}
+
 // MemPoolImportPointer is cuMemPoolImportPointer. The memory is a chunk of its own. Memory that is open
 // keeps its address, and the openings do not count: the first free ends them all.
 func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
@@ -163,7 +181,9 @@ func (d *Driver) MemPoolImportPointer(th *driver.Thread, h driver.MemoryPool,
 	}
 	addr, there := uint64(0), true
 	if p.dev == nil {
-		addr = p.addressAt(offset)
+		if addr = p.addressAt(offset); !d.space.vacate(addr, size) {
+			return 0, driver.ResultInvalidValue
+		}
 	} else if addr, there = d.space.place(size); !there {
 		return 0, driver.ResultOutOfMemory
 	}

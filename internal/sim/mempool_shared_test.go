@@ -362,3 +362,57 @@ func TestSharedPoolResults(t *testing.T) {
 		r.must(r.MemPoolDestroy(r.th, h))
 	}
 }
+
+// TestSharedPoolOfHostAgain opens memory of the host again while its free waits for a stream, and memory that is where
+// other memory is open.
+func TestSharedPoolOfHostAgain(t *testing.T) {
+	const invalid = driver.ResultInvalidValue
+	here, there := newLab(t), newLab(t)
+	props := propsOf(pinnedType, onNode)
+	props.HandleTypes = driver.CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+	p, res := here.MemPoolCreate(here.th, props)
+	here.must(res)
+	q, s, reader := there.imported(here.exported(p)), here.newStream(), there.newStream()
+	exported := func(n uint64) (driver.DevicePtr, driver.MemPoolPtrExportData) {
+		t.Helper()
+		m, res := here.MemAllocFromPoolAsync(here.th, n, p, s)
+		here.must(res)
+		data, res := here.MemPoolExportPointer(here.th, m)
+		here.must(res)
+		return m, data
+	}
+	m, data := exported(2000)
+	first, res := there.MemPoolImportPointer(there.th, q, data)
+	there.must(res)
+	there.Hold(uintptr(reader))
+	there.must(there.MemFreeAsync(there.th, first, reader))
+	again, res := there.MemPoolImportPointer(there.th, q, data)
+	if there.must(res); again != first {
+		t.Errorf("the memory is at %#x, then at %#x", first, again)
+	}
+	v, res := there.PointerGetAttribute(there.th, driver.CU_POINTER_ATTRIBUTE_RANGE_SIZE, again)
+	if v[0] != 2000 || res != ok {
+		t.Errorf("the memory that is open again has %d bytes, %v", v[0], res)
+	}
+	there.Release(uintptr(reader))
+	there.must(there.StreamSynchronize(there.th, reader))
+	x, res := there.MemAlloc(there.th, 1000)
+	there.must(res)
+	there.must(there.Memcpy(there.th, x, again, 1000))
+	there.must(there.MemFree(there.th, x))
+
+	here.must(here.MemFree(here.th, m)) // too early, but the other program cannot know
+	m, data = exported(1000)
+	_, res = there.MemPoolImportPointer(there.th, q, data)
+	there.want("memory that covers open memory", invalid, res)
+	there.must(there.MemFree(there.th, again))
+	again, res = there.MemPoolImportPointer(there.th, q, data)
+	there.must(res)
+	there.must(there.MemFree(there.th, again))
+	if n := there.space.Covered(); n != 0 || len(there.space.All()) != 0 {
+		t.Errorf("%d and %d blocks are left", n, len(there.space.All()))
+	}
+	there.must(there.MemPoolDestroy(there.th, q))
+	here.must(here.MemFree(here.th, m))
+	here.must(here.MemPoolDestroy(here.th, p))
+}

@@ -31,9 +31,9 @@ func TestSystemEvents(t *testing.T) {
 	}
 	returns(t, wait(0), raw.NVML_ERROR_TIMEOUT)
 	done := make(chan raw.Return, 1)
-	go func() { done <- wait(500) }()
+	go func() { done <- wait(60_000) }()
 	eventually(t, "the wait", b.machine.waits)
-	b.machine.advance(499 * time.Millisecond)
+	b.machine.advance(time.Minute - time.Millisecond)
 	select {
 	case r := <-done:
 		t.Errorf("the wait ends early: %v", r)

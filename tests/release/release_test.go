@@ -1,5 +1,5 @@
-// Package release tests what users get: the action, cusim-run, and, if PURECU_TEST_RELEASE names their folder, the files
-// of a release.
+// Package release tests what users get: the action, cusim-run, and, if PURECU_TEST_RELEASE names their folder, the
+// files of a release.
 package release
 
 import (
@@ -28,7 +28,7 @@ func execute(t *testing.T, env []string, argv ...string) (out string, status int
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
-	for _, v := range []string{"PATH", "HOME", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOTOOLCHAIN"} {
+	for _, v := range []string{"PATH", "HOME", "GOPATH", "GOCACHE", "GOMODCACHE", "GOPROXY", "GOTOOLCHAIN"} {
 		if value, ok := os.LookupEnv(v); ok {
 			cmd.Env = append(cmd.Env, v+"="+value)
 		}
@@ -89,7 +89,8 @@ func action(t *testing.T, inputs map[string]string) (env []string, folder, out s
 		files[name] = filepath.Join(temp, name)
 		env = append(env, name+"="+files[name])
 	}
-	for _, m := range regexp.MustCompile(`(?m)^ +([A-Z]+): \$\{\{ inputs\.([a-z]+) \}\}$`).FindAllStringSubmatch(string(text), -1) {
+	passed := regexp.MustCompile(`(?m)^ +([A-Z]+): \$\{\{ inputs\.([a-z]+) \}\}$`)
+	for _, m := range passed.FindAllStringSubmatch(string(text), -1) {
 		env = append(env, m[1]+"="+inputs[m[2]])
 		delete(inputs, m[2])
 	}
@@ -157,8 +158,8 @@ func TestAction(t *testing.T) {
 	if out, status := execute(t, env, names); status != 0 || !both.MatchString(out) {
 		t.Errorf("a program in C: exit status %d, %s", status, out)
 	}
-	if out, status := execute(t, []string{"CUSIM_PROFILE=A100,T4"}, filepath.Join(folder, "cusim-run"), names); status != 0 ||
-		!both.MatchString(out) {
+	run := filepath.Join(folder, "cusim-run")
+	if out, status := execute(t, []string{"CUSIM_PROFILE=A100,T4"}, run, names); status != 0 || !both.MatchString(out) {
 		t.Errorf("cusim-run: exit status %d, %s", status, out)
 	}
 	env = append(env, "CGO_ENABLED=0")
@@ -189,7 +190,8 @@ func TestCusimRun(t *testing.T) {
 	if out, status := execute(t, nil, script); status != 2 || !strings.Contains(out, "usage: cusim-run PROGRAM") {
 		t.Errorf("without a program: exit status %d, %s", status, out)
 	}
-	if out, status := execute(t, nil, script, "true"); status != 1 || !strings.Contains(out, "libcuda.so.1 is not there: unpack") {
+	const lacks = "libcuda.so.1 is not there: unpack"
+	if out, status := execute(t, nil, script, "true"); status != 1 || !strings.Contains(out, lacks) {
 		t.Errorf("without libraries: exit status %d, %s", status, out)
 	}
 }
@@ -220,13 +222,15 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestReleased downloads the release with the action from a folder, and runs a program in Python, or in C, and cuprobe on it.
+// TestReleased downloads the release with the action from a folder, and runs a program in C, cuprobe, and, where Python
+// is, a program in Python on it.
 func TestReleased(t *testing.T) {
 	dir, from := released(t), t.TempDir()
 	if err := os.Symlink(dir, filepath.Join(from, "v1.2.3")); err != nil {
 		t.Fatal(err)
 	}
-	env, folder, out, status := action(t, map[string]string{"version": "1.2.3", "url": "file://" + from, "devices": "A100,T4"})
+	env, folder, out, status := action(t,
+		map[string]string{"version": "1.2.3", "url": "file://" + from, "devices": "A100,T4"})
 	if status != 0 {
 		t.Fatalf("exit status %d: %s", status, out)
 	}
@@ -301,6 +305,24 @@ func TestDockerfiles(t *testing.T) {
 		}
 		if out, _ := execute(t, nil, argv...); !strings.Contains(out, c.says) {
 			t.Errorf("%s: %s", c.name, out)
+		}
+	}
+}
+
+// TestPlatforms checks that the Dockerfiles leave the architecture to BuildKit: a default value of TARGETARCH in them
+// would be the architecture of each image.
+func TestPlatforms(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(moduleRoot, "release", "*.Dockerfile"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), "\nARG TARGETARCH\n") || strings.Contains(string(text), "ARG TARGETARCH=") {
+			t.Errorf("%s does not take TARGETARCH as it is", filepath.Base(name))
 		}
 	}
 }

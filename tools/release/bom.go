@@ -19,15 +19,17 @@ const modulePath = "github.com/purecu/purecu"
 type contents struct {
 	goVersion string
 	modules   map[string]string
+	folder    string // of the module that was built, whose go.sum has the checksums of the others
 }
 
-// contentsOf reads them from a program or a library.
-func contentsOf(file string) (*contents, error) {
+// contentsOf reads them from a program or a library that was built in a folder.
+func contentsOf(file, folder string) (*contents, error) {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	c := &contents{goVersion: strings.TrimPrefix(info.GoVersion, "go"), modules: map[string]string{}}
+	c := &contents{goVersion: strings.TrimPrefix(info.GoVersion, "go"), modules: map[string]string{},
+		folder: folder}
 	for _, m := range info.Deps {
 		if m.Path != modulePath { // a folder replaces it
 			c.modules[m.Path] = m.Version
@@ -61,6 +63,8 @@ type component struct {
 	Version string `json:"version"`
 	PURL    string `json:"purl,omitempty"`
 	Hashes  []hash `json:"hashes,omitempty"`
+
+	folder string // of a module that needs this one
 }
 
 // hash is a checksum of a file.
@@ -101,6 +105,7 @@ func (b *bom) add(file string, c *contents) error {
 	on := []string{b.Metadata.Component.Ref, std.Ref}
 	for _, path := range slices.Sorted(maps.Keys(c.modules)) {
 		m := module(path, c.modules[path])
+		m.folder = c.folder
 		b.found[m.Ref] = m
 		on = append(on, m.Ref)
 	}
@@ -123,15 +128,14 @@ func (b *bom) write(file string) error {
 // licenses writes the licenses of this module, of Go, and of all modules that the files contain.
 func (b *bom) licenses(root, file string) error {
 	folders := map[string]string{modulePath: root}
-	for _, m := range b.found {
-		var argv []string
-		if m.Name == "std" {
-			argv = []string{"go", "env", "GOROOT"}
-		} else {
-			argv = []string{"go", "mod", "download", "-json", m.Name + "@" + m.Version}
+	for _, ref := range slices.Sorted(maps.Keys(b.found)) {
+		m := b.found[ref]
+		argv, dir := []string{"go", "env", "GOROOT"}, root
+		if m.Name != "std" {
+			argv, dir = []string{"go", "mod", "download", "-json", m.Name + "@" + m.Version}, m.folder
 		}
 		cmd := exec.Command(argv[0], argv[1:]...)
-		cmd.Dir = root
+		cmd.Dir = dir
 		out, err := cmd.Output()
 		if err != nil {
 			return fmt.Errorf("%v: %w", cmd, err)

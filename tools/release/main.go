@@ -1,6 +1,6 @@
-// Command release makes the files of a release: programs, the software driver as libraries for C, their licenses, a list
-// of what they contain (CycloneDX), and their checksums. The same sources, Go and C compiler make the same bytes, in any
-// folder.
+// Command release makes the files of a release: programs, the software driver as libraries for C, their licenses, a
+// list of what they contain (CycloneDX), and their checksums. The same sources, Go and C compiler make the same bytes,
+// in any folder.
 //
 //	cd tools && go run ./release -o DIR            all files
 //	cd tools && go run ./release -o DIR NAME...    these files, with their list and checksums
@@ -137,7 +137,7 @@ func (a artifact) make(root, file string) (*contents, error) {
 			"-tags="+a.tags, "-ldflags=-s -w -buildid=", "-o", file, a.folder); err != nil {
 			return nil, err
 		}
-		return contentsOf(file)
+		return contentsOf(file, filepath.Join(root, a.module))
 	}
 	dir, err := os.MkdirTemp("", "release-")
 	if err != nil {
@@ -162,7 +162,7 @@ func (a artifact) make(root, file string) (*contents, error) {
 			return nil, err
 		}
 	}
-	built, err := contentsOf(filepath.Join(dir, "libcusim.so"))
+	built, err := contentsOf(filepath.Join(dir, "libcusim.so"), root)
 	return built, cmp.Or(err, archive(dir, "cusim", file))
 }
 
@@ -170,7 +170,8 @@ func (a artifact) make(root, file string) (*contents, error) {
 func (a artifact) command(dir, variable string, argv ...string) error {
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+a.goos, "GOARCH="+a.goarch, variable)
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOOS="+a.goos,
+		"GOARCH="+a.goarch, variable)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%v: %w\n%s", cmd, err, out)
 	}

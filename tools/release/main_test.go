@@ -1,10 +1,15 @@
 package main
 
 import (
+	"archive/zip"
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,7 +46,7 @@ func TestArchive(t *testing.T) {
 
 // TestBOM lists this test's own program, which contains no module but Go's library.
 func TestBOM(t *testing.T) {
-	c, err := contentsOf(os.Args[0])
+	c, err := contentsOf(os.Args[0], ".")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,6 +74,64 @@ func TestBOM(t *testing.T) {
 	}
 	if got.Metadata.Component.PURL != "pkg:golang/"+modulePath+"@v1.2.3" {
 		t.Errorf("the list is about %+v", got.Metadata.Component)
+	}
+}
+
+// TestLicenses collects the licenses of a program's modules, which only the program's own go.sum has. No database of
+// checksums is asked.
+func TestLicenses(t *testing.T) {
+	const text = "This is the license of dep."
+	root, main, proxy := t.TempDir(), t.TempDir(), t.TempDir()
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	files := map[string]string{"go.mod": "module example.org/dep\n", "dep.go": "package dep\n", "LICENSE": text}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		w, err := z.Create("example.org/dep@v1.0.0/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(files[name])) // what follows finds what is missing
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	versions := filepath.Join(proxy, "example.org", "dep", "@v")
+	if err := os.MkdirAll(versions, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		filepath.Join(root, "go.mod"):          "module example.org/root\n",
+		filepath.Join(root, "LICENSE"):         "This is the license of root.",
+		filepath.Join(main, "go.mod"):          "module example.org/main\n",
+		filepath.Join(versions, "list"):        "v1.0.0\n",
+		filepath.Join(versions, "v1.0.0.info"): `{"Version": "v1.0.0"}`,
+		filepath.Join(versions, "v1.0.0.mod"):  files["go.mod"],
+		filepath.Join(versions, "v1.0.0.zip"):  packed.String(),
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, value := range map[string]string{"GOPROXY": "file://" + filepath.ToSlash(proxy), "GOMODCACHE": t.TempDir(),
+		"GOFLAGS": "-modcacherw", "GOWORK": "off", "GOPRIVATE": "", "GONOPROXY": "", "GONOSUMDB": "", "GOSUMDB": "off"} {
+		t.Setenv(name, value)
+	}
+	get := exec.Command("go", "get", "example.org/dep@v1.0.0")
+	get.Dir = main
+	if out, err := get.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Setenv("GOSUMDB", "sum.golang.org http://127.0.0.1:1")
+	b, file := newBOM("1.2.3"), filepath.Join(t.TempDir(), licenseFile)
+	c := &contents{goVersion: "1.26", modules: map[string]string{"example.org/dep": "v1.0.0"}, folder: main}
+	if err := b.add(filepath.Join(versions, "list"), c); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.licenses(root, file); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || !strings.Contains(string(got), text) {
+		t.Errorf("%v: the licenses are\n%s", err, got)
 	}
 }
 
