@@ -122,6 +122,8 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 
 - Constants of 128 bits.
 
+An atomic operation of 128 bits is not atomic for operations of other sizes on the same memory.
+
 ## How exact the results are
 
 Integers and floats have the results of an H200, bit by bit, also where the manual does not define them: NaNs, divisions
