@@ -6,12 +6,14 @@ FROM debian:trixie-slim AS glibc
 FROM scratch AS image-amd64
 COPY --from=glibc /lib64/ld-linux-x86-64.so.2 /lib64/
 COPY --from=glibc /lib/x86_64-linux-gnu/libc.so.6 /lib/x86_64-linux-gnu/libm.so.6 /lib/x86_64-linux-gnu/libdl.so.2 \
-     /lib/x86_64-linux-gnu/libpthread.so.0 /lib/x86_64-linux-gnu/librt.so.1 /lib/x86_64-linux-gnu/libgcc_s.so.1 /lib/x86_64-linux-gnu/
+     /lib/x86_64-linux-gnu/libpthread.so.0 /lib/x86_64-linux-gnu/librt.so.1 \
+     /lib/x86_64-linux-gnu/libgcc_s.so.1 /lib/x86_64-linux-gnu/
 
 FROM scratch AS image-arm64
 COPY --from=glibc /lib/ld-linux-aarch64.so.1 /lib/
 COPY --from=glibc /lib/aarch64-linux-gnu/libc.so.6 /lib/aarch64-linux-gnu/libm.so.6 /lib/aarch64-linux-gnu/libdl.so.2 \
-     /lib/aarch64-linux-gnu/libpthread.so.0 /lib/aarch64-linux-gnu/librt.so.1 /lib/aarch64-linux-gnu/libgcc_s.so.1 /lib/aarch64-linux-gnu/
+     /lib/aarch64-linux-gnu/libpthread.so.0 /lib/aarch64-linux-gnu/librt.so.1 \
+     /lib/aarch64-linux-gnu/libgcc_s.so.1 /lib/aarch64-linux-gnu/
 
 FROM image-${TARGETARCH}
 ARG TARGETARCH

@@ -180,7 +180,8 @@ func (r *doctorReport) body(w io.Writer) {
 		}
 		io.WriteString(w, text) // w keeps the error
 		if r.Report.Library != nil {
-			line("symbols", "it lacks %s of the API of CUDA %s", count(len(r.Missing), "function"), cu.Version(newestAPI))
+			line("symbols", "it lacks %s of the API of CUDA %s", count(len(r.Missing), "function"),
+				cu.Version(newestAPI))
 		}
 	} else if r.Driver != nil {
 		line("driver", "%s, CUDA %s", r.Driver.Library, r.Driver.CUDA)

@@ -13,8 +13,8 @@
 //
 // libcuda.so.1 is written in C. It loads libcusim.so, the driver with its Go runtime, at the first cuInit, or at the
 // first call that checkpoints another process, which needs no cuInit. So before this a process may load the library,
-// ask for its version and its functions, and fork. A child of a process that has made such a call cannot use the driver,
-// as with NVIDIA's driver after cuInit: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
+// ask for its version and its functions, and fork. A child of a process that has made such a call cannot use the
+// driver, as with NVIDIA's driver after cuInit: its calls return CUDA_ERROR_NOT_INITIALIZED (3).
 //
 // If the process may have too few threads, file descriptors or too little memory, cuInit says so on
 // standard error, and returns CUDA_ERROR_OPERATING_SYSTEM (304) or CUDA_ERROR_OUT_OF_MEMORY (2). The

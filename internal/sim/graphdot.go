@@ -114,7 +114,8 @@ func (p *picture) details(n *graph.Node) (lines []string) {
 			"%#x, pitch %d: %d x %d elements of %d bytes, value %d", uint64(s.Dst), s.Pitch, s.Width, s.Height,
 			s.ElementSize, s.Value)
 	case *hostWork:
-		add(driver.CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS, "function %#x, data %#x", w.function.Addr, w.function.Data)
+		add(driver.CU_GRAPH_DEBUG_DOT_FLAGS_HOST_NODE_PARAMS, "function %#x, data %#x", w.function.Addr,
+			w.function.Data)
 	case *eventWork:
 		add(driver.CU_GRAPH_DEBUG_DOT_FLAGS_EVENT_NODE_PARAMS, "event %#x", uintptr(w.event.handle))
 	case *semaphoreOps:

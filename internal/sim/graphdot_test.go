@@ -56,9 +56,10 @@ func TestGraphDot(t *testing.T) {
 		t.Errorf("the text is\n%s\nwant\n%s", got, want)
 	}
 	all := r.drawn(r.g, driver.CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE)
-	for _, part := range []string{fmt.Sprintf(`label="graph 0\n%#x"`, uintptr(r.g)), fmt.Sprintf(`"0 KERNEL\n%#x\ninc\n`,
-		uintptr(k)), `\ngrid [1 1 1], block [1 1 1], shared 0"`, `\nIF, handle `, fmt.Sprintf(
-		`\n%#x, pitch 0: 1 x 1 elements of 1 bytes, value 7"`, uint64(r.p))} {
+	for _, part := range []string{fmt.Sprintf(`label="graph 0\n%#x"`, uintptr(r.g)),
+		fmt.Sprintf(`"0 KERNEL\n%#x\ninc\n`,
+			uintptr(k)), `\ngrid [1 1 1], block [1 1 1], shared 0"`, `\nIF, handle `, fmt.Sprintf(
+			`\n%#x, pitch 0: 1 x 1 elements of 1 bytes, value 7"`, uint64(r.p))} {
 		if !strings.Contains(all, part) {
 			t.Errorf("the text does not contain %s:\n%s", part, all)
 		}

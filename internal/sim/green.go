@@ -2,9 +2,9 @@ package sim
 
 import "github.com/purecu/purecu/driver"
 
-// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an H200, the
-// resource of a whole device says since CUDA 13.0 how many multiprocessors a part of it has at least, and how many run one
-// cluster. That of a part does not.
+// shareResource returns the share as a CUdevResource. The words for the driver contain the other fields. As on an
+// H200, the resource of a whole device says since CUDA 13.0 how many multiprocessors a part of it has at least, and
+// how many run one cluster. That of a part does not.
 func (d *Driver) shareResource(s share) (r driver.DevResource) {
 	if s.count > 0 {
 		sm := driver.DevSmResource{SmCount: s.count}

@@ -134,8 +134,8 @@ func (p *memPool) opened(all *addressSpace, offset, size uint64) *block {
 	return nil
 }
 
-// vacate makes addresses free for a new block if the frees of all blocks there were enqueued, and reports false if one is
-// open: the program that has exported it has freed it too early.
+// vacate makes addresses free for a new block if the frees of all blocks there were enqueued, and reports false if
+// one is open: the program that has exported it has freed it too early.
 func (a *addressSpace) vacate(addr, n uint64) bool {
 	_, from := a.Split(addr)
 	end := slices.IndexFunc(from, func(b *block) bool { return b.addr >= addr+n })

@@ -281,7 +281,8 @@ func TestSharedPoolOfHost(t *testing.T) {
 			t.Errorf("the memory is of the type %d", v[0])
 		}
 	}
-	access := []driver.MemAccessDesc{{Location: poolProps(0).Location, Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
+	access := []driver.MemAccessDesc{{Location: poolProps(0).Location,
+		Flags: driver.CU_MEM_ACCESS_FLAGS_PROT_READWRITE}}
 	there.must(there.MemPoolSetAccess(there.th, q, access))
 	there.must(there.MemsetD8(there.th, opened[0], 9, n))
 	if b := foreignBytes(driver.HostPtr(memory[0]), n); b[0] != 9 || b[n-1] != 9 {

@@ -22,7 +22,8 @@ func TestClearFieldValues(t *testing.T) {
 	}
 	f := []raw.FieldValue{{FieldId: replays}, {FieldId: raw.NVML_FI_DEV_POWER_INSTANT}, {FieldId: 1 << 20}}
 	succeeds(t, b.DeviceClearFieldValues(b.gpus[0], f))
-	for i, want := range []raw.Return{raw.NVML_SUCCESS, raw.NVML_ERROR_INVALID_ARGUMENT, raw.NVML_ERROR_INVALID_ARGUMENT} {
+	for i, want := range []raw.Return{raw.NVML_SUCCESS, raw.NVML_ERROR_INVALID_ARGUMENT,
+		raw.NVML_ERROR_INVALID_ARGUMENT} {
 		if f[i].NvmlReturn != want {
 			t.Errorf("field %d: %v, want %v", f[i].FieldId, f[i].NvmlReturn, want)
 		}

@@ -2,8 +2,8 @@ package simnvml
 
 import "github.com/purecu/purecu/nvml/raw"
 
-// Sets of events of the machine: a GPU gets its driver, or loses it. Here GPUs keep their driver, so waits end when their
-// time is over.
+// Sets of events of the machine: a GPU gets its driver, or loses it. Here GPUs keep their driver, so waits end when
+// their time is over.
 
 // SystemEventSetCreate makes a set of events of the machine.
 func (n *model) SystemEventSetCreate(q *raw.SystemEventSetCreateRequest) raw.Return {

@@ -7,15 +7,15 @@ export CUDA_PATH=$CUDA_HOME
 
 # file FILE: runs the tests of a file.
 file() {
-	timeout -k 5 300 python3 -m pytest -o addopts= -p no:cacheprovider -q -rA --tb=short --no-header --show-capture=no "$1" \
-		>"$logs/${1//\//_}" 2>&1
+	timeout -k 5 300 python3 -m pytest -o addopts= -p no:cacheprovider -q -rA --tb=short --no-header \
+		--show-capture=no "$1" >"$logs/${1//\//_}" 2>&1
 }
 
 export -f file
 export logs
 cd "$source/cuda_core/tests" || exit 1
-find * -name 'test_*.py' | grep -vE 'cython|build_hooks|multiprocess|typing|rlcompleter|optional_dependency|enum_coverage' |
-	sort | xargs -P "$(nproc)" -I{} bash -c 'file {}'
+find * -name 'test_*.py' |
+	grep -vE 'cython|build_hooks|multiprocess|typing|rlcompleter|optional_dependency|enum_coverage' | sort | xargs -P "$(nproc)" -I{} bash -c 'file {}'
 for log in "$logs"/*.py; do
 	awk -v OFS='\t' '
 		/^_+ .* _+$/ { gsub(/^_+ (ERROR at setup of )?| _+$/, ""); title = $0 }

@@ -15,14 +15,17 @@ ln -sf libnvrtc.so.12 /usr/lib/x86_64-linux-gnu/libnvrtc.so
 rm -f /usr/lib/x86_64-linux-gnu/libcudart_static.a
 ar rc /usr/lib/x86_64-linux-gnu/libcudart_static.a
 
-for sample in Samples/0_Introduction/{vectorAddDrv,matrixMulDrv,simpleTextureDrv,simpleDrvRuntime,vectorAddMMAP} \
-	Samples/0_Introduction/{clock,matrixMul,simpleAssert,simpleAtomicIntrinsics,simpleTemplates,simpleVoteIntrinsics,vectorAdd}_nvrtc \
-	Samples/1_Utilities/deviceQueryDrv Samples/2_Concepts_and_Techniques/{threadMigration,inlinePTX_nvrtc} \
-	Samples/3_CUDA_Features/{memMapIPCDrv,ptxjit,cudaCompressibleMemory} \
-	Samples/5_Domain_Specific/{BlackScholes,binomialOptions,quasirandomGenerator}_nvrtc; do
+cd Samples || exit 1
+for sample in 0_Introduction/{vectorAddDrv,matrixMulDrv,simpleTextureDrv,simpleDrvRuntime,vectorAddMMAP} \
+	0_Introduction/{clock,matrixMul,simpleAssert,simpleAtomicIntrinsics,simpleTemplates}_nvrtc \
+	0_Introduction/{simpleVoteIntrinsics,vectorAdd}_nvrtc 1_Utilities/deviceQueryDrv \
+	2_Concepts_and_Techniques/{threadMigration,inlinePTX_nvrtc} \
+	3_CUDA_Features/{memMapIPCDrv,ptxjit,cudaCompressibleMemory} \
+	5_Domain_Specific/{BlackScholes,binomialOptions,quasirandomGenerator}_nvrtc; do
 	name=${sample##*/}
 	log=$logs/make.$name
-	if make -C "$sample" EXTRA_NVCCFLAGS=-cudart=shared SMS=90 CUDA_PATH=/usr HOST_COMPILER=g++-13 CUDA_SEARCH_PATH=/usr/lib/x86_64-linux-gnu >"$log" 2>&1; then
+	if make -C "$sample" EXTRA_NVCCFLAGS=-cudart=shared SMS=90 CUDA_PATH=/usr HOST_COMPILER=g++-13 \
+		CUDA_SEARCH_PATH=/usr/lib/x86_64-linux-gnu >"$log" 2>&1; then
 		check "$name" env -C "$sample" "./$name"
 	else
 		failed "$name" "does not compile"

@@ -1,4 +1,5 @@
-# What a program's script has: it runs in the root, or where the variables say, and each of its tests is a line of a file.
+# What a program's script has: it runs in the root, or where the variables say, and each of its tests is a line of a
+# file.
 
 logs=${logs:-/logs/$program}
 source=${source:-/source}

@@ -63,12 +63,13 @@ var laterFamilies = []*family{{
 	has: func(form) bool { return true },
 }}
 
-// newRows returns the rows that no recorded program has, without those that tests/softlib compares with a GPU, and those
-// of wmma, which has no forms of its own.
+// newRows returns the rows that no recorded program has, without those that tests/softlib compares with a GPU, and
+// those of wmma, which has no forms of its own.
 func newRows() (list []string) {
 	for id := range strings.Lines(unrecordedText) {
 		switch name, _, _ := strings.Cut(id, " "); {
-		case slices.Contains([]string{"#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust", "sured", "wgmma"}, name),
+		case slices.Contains([]string{"#", "wmma", "tex", "tld4", "txq", "suq", "suld", "sust", "sured", "wgmma"},
+			name),
 			strings.Contains(id, " tensor"):
 		default:
 			list = append(list, strings.TrimSuffix(id, "\n"))

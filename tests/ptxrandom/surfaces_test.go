@@ -51,7 +51,8 @@ func TestGPUSurfaces(t *testing.T) {
 					}
 				}
 				if string(results[0]) != string(results[1]) {
-					t.Errorf("%s, format %v: the results differ: GPU %x, software %x", v, format, results[0][:64], results[1][:64])
+					t.Errorf("%s, format %v: the results differ: GPU %x, software %x", v, format, results[0][:64],
+						results[1][:64])
 				}
 			}
 		}

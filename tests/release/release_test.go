@@ -199,7 +199,8 @@ func TestCusimRun(t *testing.T) {
 // TestFiles checks the checksums of a release's files, and that its programs are static.
 func TestFiles(t *testing.T) {
 	dir := released(t)
-	if out, status := execute(t, nil, "sh", "-c", `cd "$1" && sha256sum -c --quiet SHA256SUMS`, "sh", dir); status != 0 {
+	const compare = `cd "$1" && sha256sum -c --quiet SHA256SUMS`
+	if out, status := execute(t, nil, "sh", "-c", compare, "sh", dir); status != 0 {
 		t.Error(out)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*-linux-*64"))
@@ -245,7 +246,8 @@ func TestReleased(t *testing.T) {
 	const python = "import ctypes; c = ctypes.CDLL('libcuda.so'); n = ctypes.c_int(); " +
 		"assert c.cuInit(0) == 0 and c.cuDeviceGetCount(ctypes.byref(n)) == 0; print(n.value)"
 	if exec.Command("python3", "-c", "import ctypes").Run() == nil {
-		if out, status := execute(t, []string{"CUSIM_DEVICES=3"}, run, "python3", "-c", python); status != 0 || out != "3\n" {
+		out, status := execute(t, []string{"CUSIM_DEVICES=3"}, run, "python3", "-c", python)
+		if status != 0 || out != "3\n" {
 			t.Errorf("a program in Python: exit status %d, %s", status, out)
 		}
 	}

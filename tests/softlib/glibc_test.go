@@ -30,7 +30,8 @@ func TestOldGlibc(t *testing.T) {
 			asked++
 			var major, minor int
 			if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major != 2 || minor > 17 {
-				t.Errorf("%s needs %s of %s: add it to cusim/libcuda/build/glibc.go, or do without it", name, s.Name, s.Version)
+				t.Errorf("%s needs %s of %s: add it to cusim/libcuda/build/glibc.go, or do without it", name,
+					s.Name, s.Version)
 			}
 		}
 	}

@@ -49,7 +49,8 @@ func entry(t *tar.Writer, from, name string) error {
 	if path.Base(name) == "LICENSE" {
 		mode = 0o644
 	}
-	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)), Mode: mode}); err != nil {
+	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)),
+		Mode: mode}); err != nil {
 		return err
 	}
 	_, err = t.Write(b)

@@ -133,7 +133,8 @@ func treeVersion(root string) (string, error) {
 // make builds an artifact, and returns what Go has recorded about it.
 func (a artifact) make(root, file string) (*contents, error) {
 	if a.module != "" {
-		if err := a.command(filepath.Join(root, a.module), "CGO_ENABLED=0", "go", "build", "-trimpath", "-buildvcs=false",
+		if err := a.command(filepath.Join(root, a.module), "CGO_ENABLED=0", "go", "build", "-trimpath",
+			"-buildvcs=false",
 			"-tags="+a.tags, "-ldflags=-s -w -buildid=", "-o", file, a.folder); err != nil {
 			return nil, err
 		}
@@ -150,7 +151,8 @@ func (a artifact) make(root, file string) (*contents, error) {
 	}
 	// The command runs here, so the platform is a flag.
 	host := artifact{goos: runtime.GOOS, goarch: runtime.GOARCH}
-	if err := host.command(root, "CC="+cc, "go", "run", "./cusim/libcuda/build", "-arch", a.goarch, "-o", dir); err != nil {
+	if err := host.command(root, "CC="+cc, "go", "run", "./cusim/libcuda/build", "-arch", a.goarch, "-o",
+		dir); err != nil {
 		return nil, err
 	}
 	for name, from := range map[string]string{"cusim-run": "release/cusim-run", "LICENSE": "LICENSE"} {

@@ -112,8 +112,9 @@ func TestLicenses(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, value := range map[string]string{"GOPROXY": "file://" + filepath.ToSlash(proxy), "GOMODCACHE": t.TempDir(),
-		"GOFLAGS": "-modcacherw", "GOWORK": "off", "GOPRIVATE": "", "GONOPROXY": "", "GONOSUMDB": "", "GOSUMDB": "off"} {
+	for name, value := range map[string]string{"GOPROXY": "file://" + filepath.ToSlash(proxy),
+		"GOMODCACHE": t.TempDir(),
+		"GOFLAGS":    "-modcacherw", "GOWORK": "off", "GOPRIVATE": "", "GONOPROXY": "", "GONOSUMDB": "", "GOSUMDB": "off"} {
 		t.Setenv(name, value)
 	}
 	get := exec.Command("go", "get", "example.org/dep@v1.0.0")

@@ -14,9 +14,9 @@ import (
 // linker gives them the version of the move, such as GLIBC_2.34, so that the output would not load on an older glibc.
 // Newer versions of glibc still have the old names and these libraries, which are empty there.
 var moved = map[string][]string{
-	"libpthread.so.0": {"pthread_attr_getstack", "pthread_attr_getstacksize", "pthread_attr_setstacksize", "pthread_create",
-		"pthread_detach", "pthread_getattr_np", "pthread_getspecific", "pthread_join", "pthread_key_create", "pthread_sigmask",
-		"pthread_setspecific", "sem_destroy", "sem_init", "sem_post", "sem_wait"},
+	"libpthread.so.0": {"pthread_attr_getstack", "pthread_attr_getstacksize", "pthread_attr_setstacksize",
+		"pthread_create", "pthread_detach", "pthread_getattr_np", "pthread_getspecific", "pthread_join",
+		"pthread_key_create", "pthread_sigmask", "pthread_setspecific", "sem_destroy", "sem_init", "sem_post", "sem_wait"},
 	"libdl.so.2": {"dladdr", "dlclose", "dlerror", "dlopen", "dlsym"},
 }
 
@@ -41,7 +41,8 @@ func linkOld(cc []string, folder, arch string) ([]string, error) {
 			os.WriteFile(file+".map", []byte(script), 0o666)); err != nil {
 			return nil, err
 		}
-		if err := command(nil, cc[0], append(slices.Clone(cc[1:]), "-w", "-shared", "-fPIC", "-nostdlib", "-fno-builtin",
+		if err := command(nil, cc[0], append(slices.Clone(cc[1:]), "-w", "-shared", "-fPIC", "-nostdlib",
+			"-fno-builtin",
 			"-Wl,-soname,"+library, "-Wl,--version-script="+file+".map", "-o", file, file+".c")...); err != nil {
 			return nil, err
 		}

@@ -192,7 +192,8 @@ func build(dir, arch string, version int) error {
 	shared := filepath.Join(source, driverFile) // go build also writes a header
 	goEnv := []string{"CGO_ENABLED=1", "GOOS=linux", "GOARCH=" + arch, "CC=" + strings.Join(cc, " ")}
 	if err := command(goEnv, "go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false",
-		"-ldflags=-s -w -buildid= -B none '-extldflags="+strings.Join(old, " ")+"'", "-o", shared, importPath); err != nil {
+		"-ldflags=-s -w -buildid= -B none '-extldflags="+strings.Join(old, " ")+"'",
+		"-o", shared, importPath); err != nil {
 		return err
 	}
 	names := []string{mark, door}
@@ -203,7 +204,8 @@ func build(dir, arch string, version int) error {
 	if err := compile(cc, old, filepath.Join(source, "stub"), layer, version, names); err != nil {
 		return err
 	}
-	if err := compile(cc, old, filepath.Join(source, "nvml"), nvml, version, append(nvmlExports(version), mark)); err != nil {
+	if err := compile(cc, old, filepath.Join(source, "nvml"), nvml, version,
+		append(nvmlExports(version), mark)); err != nil {
 		return err
 	}
 	for _, file := range []string{shared, layer, nvml} {

@@ -60,13 +60,15 @@ func (t *translator) element(name string) *symbol {
 func (t *translator) parts(list []syntax.Operand) []syntax.Operand {
 	changed := false
 	for i, o := range list {
-		if s := t.lookup(o.Name); o.Kind == syntax.Name && !o.Negated && o.Number.Bits == 0 && s != nil && s.elements != nil {
+		plain := o.Kind == syntax.Name && !o.Negated && o.Number.Bits == 0
+		if s := t.lookup(o.Name); plain && s != nil && s.elements != nil {
 			if !changed {
 				list, changed = slices.Clone(list), true
 			}
 			list[i] = syntax.Operand{Pos: o.Pos, Kind: syntax.Vector, Name: o.Name}
 			for j := range s.elements {
-				list[i].Parts = append(list[i].Parts, syntax.Operand{Pos: o.Pos, Name: o.Name + "." + elementsOf(s)[j:j+1]})
+				list[i].Parts = append(list[i].Parts, syntax.Operand{Pos: o.Pos,
+					Name: o.Name + "." + elementsOf(s)[j:j+1]})
 			}
 		}
 	}

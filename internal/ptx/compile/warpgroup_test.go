@@ -120,7 +120,8 @@ func groupProductOf(v isa.Variant) *example {
 	for i := range lengths[0] {
 		names = append(names, fmt.Sprint("d", i))
 	}
-	fmt.Fprintf(&text, "%s}, {a0,a1,a2,a3}, db, p%s; st.global.v4.b32 [o], {d0,d1,d2,d3}; ret; }", strings.Join(names, ","),
+	fmt.Fprintf(&text, "%s}, {a0,a1,a2,a3}, db, p%s; st.global.v4.b32 [o], {d0,d1,d2,d3}; ret; }",
+		strings.Join(names, ","),
 		constants[v.T()])
 	return &example{name: v.String(), text: text.String(), grid: 1, block: 32, params: []uint64{1 << 32, 1 << 33},
 		prepare: func() (memory, func(*vm.Fault) string) {
@@ -164,10 +165,12 @@ func tensorCopyOf(v isa.Variant) *example {
 		m.Sizes[i], m.Strides[i], m.Box[i], m.Steps[i] = 128, 512, 1, 1
 	}
 	m.Box[0] = 4
-	list := []string{"[a]", "[m, {" + strings.Join([]string{"c", "0", "0", "0", "0"}[:rank], ",") + "}]", "[mb]", "1", "m"}
-	operands := map[string][]string{"m M n": list[:3], "m M n c:b16": list[:4], "M n": {list[1], list[0]}, "M": {list[1]},
-		"m M n e:b64": {list[0], list[1], list[2], list[4]}, "m M n c:b16 e:b64": list, "M n e:b64": {list[1], list[0], list[4]},
-		"M e:b64": {list[1], list[4]}}[v.Instruction.Operands]
+	list := []string{"[a]", "[m, {" + strings.Join([]string{"c", "0", "0", "0", "0"}[:rank], ",") + "}]", "[mb]",
+		"1", "m"}
+	operands := map[string][]string{"m M n": list[:3], "m M n c:b16": list[:4], "M n": {list[1], list[0]},
+		"M": {list[1]}, "m M n e:b64": {list[0], list[1], list[2], list[4]}, "m M n c:b16 e:b64": list,
+		"M n e:b64": {list[1], list[0], list[4]},
+		"M e:b64":   {list[1], list[4]}}[v.Instruction.Operands]
 	loads := strings.HasPrefix(v.Get("space"), "shared")
 	text := textHeader + `.entry k(.param .u64 map, .param .u64 out) { .reg .b64 m, a, o, y; .reg .b32 c, t, x; .reg .pred p;
 		.shared .align 128 .b8 s[4096]; .shared .b64 mb; ld.param.u64 m, [map]; ld.param.u64 o, [out]; mov.u32 t, %tid.x;
@@ -185,7 +188,8 @@ func tensorCopyOf(v isa.Variant) *example {
 				binary.LittleEndian.PutUint32(data[4*i:], old)
 			}
 			return memory{base: vm.BytesOf(words), tensor: data}, func(fault *vm.Fault) string {
-				want := map[string]uint32{"": other, "add": old + other, "min": other, "max": old, "inc": 0, "dec": other,
+				want := map[string]uint32{"": other, "add": old + other, "min": other, "max": old, "inc": 0,
+					"dec": other,
 					"and": old & other, "or": old | other, "xor": old ^ other}[v.Get("op")]
 				for lane := range 32 {
 					got := binary.LittleEndian.Uint32(data[lane*16+4:])

@@ -88,8 +88,8 @@ have ` + "`wmma` without `.aligned`" + `. What a text's version or target does n
 - The condition code of ` + "`sub.cc`" + ` is 0 if it borrows, so that ` + "`addc`" + ` adds 0 then.
 - Memory that ` + "`alloca`" + ` takes: 16 KiB for each thread, with calls of functions that call themselves.
 - Asynchronous copies take place at once, so that a wait that is missing is not found.
-- Metadata of ` + "`mma.sp`" + ` that the manual does not define, such as two indices that are equal or in a wrong order,
-  selects the elements that it names.
+- Metadata of ` + "`mma.sp`" + ` that the manual does not define, such as two indices that are equal or in a wrong
+  order, selects the elements that it names.
 
 ## Textures and surfaces
 
@@ -102,8 +102,8 @@ kernel can ask for the width, the height and the depth of a texture or a surface
 - A handle that is none, or was destroyed before the launch, ends the kernel with CUDA_ERROR_ILLEGAL_ADDRESS (700),
   and a report says why. An H200 reads zeros, or what a texture at the same place has. A texture may be destroyed
   while a launch that uses it waits.
-- Of ` + "`sured.p`" + `, the format of the surface says whether there are signs. If a
-  texel has another size, the kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS (700).
+- The format of the surface says whether the numbers of ` + "`sured.p`" + ` have signs. If a texel has another size, the
+  kernel ends with CUDA_ERROR_ILLEGAL_ADDRESS (700).
 - There are no cubes, mipmapped or sparse arrays, compressed formats, formats such as CU_AD_FORMAT_UNORM_INT8X1, or
   anisotropic filters, and no texture or surface references.
 
@@ -113,10 +113,11 @@ kernel can ask for the width, the height and the depth of a texture or a surface
   found. Its matrices lie in shared memory as those of an H200 do, with all swizzles. The sums have 64 bits; those of
   e4m3 and e5m2 have about 13 on an H200, and may differ by a tenth where large products cancel out.
 - Maps of tensors are tiled, with all swizzles, steps and elements, and not interleaved. They are in a parameter of the
-  kernel, or in global or constant memory. There is no ` + "`.im2col`, no `tensormap.replace`" + `, and no sparse ` + "`wgmma`" + `.
-- As on an H200, a copy to a tensor ends the kernel with CUDA_ERROR_ILLEGAL_INSTRUCTION (715) if a coordinate is below 0,
-  and so does any copy whose first coordinate is no multiple of 16 bytes. NaNs outside a tensor have the bits 0x7ff7, once
-  or several times. Elements of tf32 are rounded.
+  kernel, or in global or constant memory. There is no ` + "`.im2col`, no `tensormap.replace`" + `, and no
+  sparse ` + "`wgmma`" + `.
+- As on an H200, a copy to a tensor ends the kernel with CUDA_ERROR_ILLEGAL_INSTRUCTION (715) if a coordinate is below
+  0, and so does any copy whose first coordinate is no multiple of 16 bytes. NaNs outside a tensor have the bits
+  0x7ff7, once or several times. Elements of tf32 are rounded.
 
 ## What is not executed
 

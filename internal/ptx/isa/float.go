@@ -330,7 +330,9 @@ func extremeOf(v Variant, least bool) softfloat.Binary {
 func approximateRows() []*Instruction {
 	f := func(name, modifiers string, g func(x float64) float64) *Instruction {
 		return &Instruction{Name: name, Modifiers: modifiers, Operands: "d a", Make: func(v Variant) vm.Func {
-			return finish1(v, func(form softfloat.Format, a uint64, _ softfloat.Mode) uint64 { return approximate(form, g, a) })
+			return finish1(v, func(form softfloat.Format, a uint64, _ softfloat.Mode) uint64 {
+				return approximate(form, g, a)
+			})
 		}}
 	}
 	divide := func(v Variant) vm.Func {

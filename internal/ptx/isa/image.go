@@ -264,8 +264,8 @@ func surfaceReduction(v Variant) vm.Func {
 	return func(w *vm.Warp, o *vm.Op) {
 		eachImage(w, o, w.Surface, func(i int, image *texture.Object) {
 			if n := image.Texel(); formatted && n != size {
-				w.FailLane(vm.IllegalAddress, i, fmt.Sprintf("a reduction of %d bytes in a surface whose texels have %d", size,
-					n))
+				w.FailLane(vm.IllegalAddress, i, fmt.Sprintf("a reduction of %d bytes in a surface whose texels have %d",
+					size, n))
 				return
 			}
 			addr, inside := find(w, o, i, image, size)

@@ -72,7 +72,8 @@ func memoryRows() []*Instruction {
 	// A word of 128 bits is no element of a vector.
 	for _, row := range slices.Clone(list) {
 		wide := *row
-		wide.Modifiers = strings.Replace(strings.TrimSuffix(row.Modifiers, memoryTypes), "vec?=v2|v4 ", "", 1) + "t=b128"
+		others := strings.TrimSuffix(row.Modifiers, memoryTypes)
+		wide.Modifiers = strings.Replace(others, "vec?=v2|v4 ", "", 1) + "t=b128"
 		list = append(list, &wide)
 	}
 	return append(list, []*Instruction{

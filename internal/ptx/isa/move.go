@@ -14,7 +14,8 @@ func moveRows() []*Instruction {
 			Special: "mov"},
 		{Name: "mov", Modifiers: "vec=v2|v4 t=b16|b32|b64|u16|s16|u32|s32|u64|s64|f32|f64", Operands: "d a",
 			Make: func(Variant) vm.Func { return Move }, Special: "mov"},
-		{Name: "mov", Modifiers: "t=b128", Operands: "d a", Make: func(Variant) vm.Func { return Move }, Special: "mov"},
+		{Name: "mov", Modifiers: "t=b128", Operands: "d a", Make: func(Variant) vm.Func { return Move },
+			Special: "mov"},
 		{Name: "mov", Modifiers: "pred", Operands: "P A", Make: func(Variant) vm.Func {
 			return func(w *vm.Warp, o *vm.Op) { w.SetPredicate(o.D, w.Truth(o.A)) }
 		}},

@@ -248,7 +248,8 @@ func adder(v Variant) func(s, a, b float64) float64 {
 		return func(s, a, b float64) float64 { return math.FMA(a, b, s) }
 	}
 	return func(s, a, b float64) float64 {
-		return math.Float64frombits(softfloat.F64.FMA(math.Float64bits(a), math.Float64bits(b), math.Float64bits(s), mode))
+		return math.Float64frombits(softfloat.F64.FMA(math.Float64bits(a), math.Float64bits(b), math.Float64bits(s),
+			mode))
 	}
 }
 

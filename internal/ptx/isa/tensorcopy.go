@@ -21,26 +21,30 @@ func tensorCopyRows() []*Instruction {
 		load    = "async bulk " + dim + "space=shared::cluster|shared::cta global tile?" + counted
 		several = "async bulk " + dim + "space=shared::cluster global tile?" + counted + " multicast::cluster"
 		store   = "async bulk " + dim + "space=global shared::cta tile? bulk_group"
-		reduced = "reduce async bulk " + dim + "space=global shared::cta op=add|min|max|inc|dec|and|or|xor tile? bulk_group"
+		ops     = "op=add|min|max|inc|dec|and|or|xor"
+		reduced = "reduce async bulk " + dim + "space=global shared::cta " + ops + " tile? bulk_group"
 		ahead   = "async bulk prefetch " + dim + "L2 global tile?"
 	)
 	var list []*Instruction
 	for _, row := range [][2]string{{load, "m M n"},
 		{several, "m M n c:b16"}, {store, "M n"}, {reduced, "M n"}, {ahead, "M"}} {
-		kind, make := vm.Touches, copyTensor
+		kind, execute := vm.Touches, copyTensor
 		if row[0] == ahead {
-			kind, make = vm.Nothing, nil
+			kind, execute = vm.Nothing, nil
 		}
 		list = append(list,
-			&Instruction{Name: "cp", Modifiers: row[0], Operands: row[1], Kind: kind, Special: "tensor", Make: make},
-			&Instruction{Name: "cp", Modifiers: row[0] + hinted, Operands: row[1] + " e:b64", Kind: kind, Special: "tensor",
-				Make: make})
+			&Instruction{Name: "cp", Modifiers: row[0], Operands: row[1], Kind: kind, Special: "tensor", Make: execute},
+			&Instruction{Name: "cp", Modifiers: row[0] + hinted, Operands: row[1] + " e:b64", Kind: kind,
+				Special: "tensor",
+				Make:    execute})
 	}
 	return append(list,
 		&Instruction{Name: "prefetch", Modifiers: "space?=const|param tensormap", Operands: "m", Kind: vm.Nothing},
-		&Instruction{Name: "fence", Modifiers: "proxy tensormap::generic release scope=cta|cluster|gpu|sys", Make: fence},
-		&Instruction{Name: "fence", Modifiers: "proxy tensormap::generic acquire scope=cta|cluster|gpu|sys", Operands: "m i",
-			Kind: vm.Touches, Make: fence})
+		&Instruction{Name: "fence", Modifiers: "proxy tensormap::generic release scope=cta|cluster|gpu|sys",
+			Make: fence},
+		&Instruction{Name: "fence", Modifiers: "proxy tensormap::generic acquire scope=cta|cluster|gpu|sys",
+			Operands: "m i",
+			Kind:     vm.Touches, Make: fence})
 }
 
 // Dimensions returns the number of dimensions of a variant about a tensor.
@@ -61,13 +65,12 @@ func copyTensor(v Variant) vm.Func {
 				at[j] = int32(w.R[c][i])
 			}
 			if !m.Begins(at[0]) {
-				w.FailLane(vm.IllegalInstruction, i, fmt.Sprintf("the first coordinate, %d, of elements of %d bytes is no multiple "+
-					"of %d bytes", at[0], m.Size(), tensormap.Aligned))
+				illegal(w, i, "the first coordinate, %d, of elements of %d bytes is no multiple of %d bytes", at[0], m.Size(),
+					tensormap.Aligned)
 				return
 			}
-			if below := slices.ContainsFunc(at[:rank], func(c int32) bool { return c < 0 }); below && !load {
-				w.FailLane(vm.IllegalInstruction, i, fmt.Sprintf("a coordinate of %v is below 0, which only a copy from the tensor "+
-					"may have", at[:rank]))
+			if !load && slices.Min(at[:rank]) < 0 {
+				illegal(w, i, "a coordinate of %v is below 0, which only a copy from the tensor may have", at[:rank])
 				return
 			}
 			box := tensorBox{w: w, o: o, lane: i, m: &m, at: at, shared: w.R[o.A][i]}
@@ -76,8 +79,7 @@ func copyTensor(v Variant) vm.Func {
 				is = box.store(nil)
 			case !load:
 				if updates[m.Type] == nil {
-					w.FailLane(vm.IllegalInstruction, i, fmt.Sprintf("there is no %s for the type %d of the tensor's elements",
-						v.Get("op"), m.Type))
+					illegal(w, i, "there is no %s for the type %d of the tensor's elements", v.Get("op"), m.Type)
 					return
 				}
 				is = box.store(updates[m.Type])
@@ -96,6 +98,11 @@ func copyTensor(v Variant) vm.Func {
 			}
 		}
 	}
+}
+
+// illegal ends the kernel as an instruction does that a GPU cannot execute.
+func illegal(w *vm.Warp, lane int, format string, args ...any) {
+	w.FailLane(vm.IllegalInstruction, lane, fmt.Sprintf(format, args...))
 }
 
 // mapOf returns the map of a lane. It reports false after a fault.
@@ -133,8 +140,8 @@ type tensorBox struct {
 func (b *tensorBox) pointer(p tensormap.Part, write bool) unsafe.Pointer {
 	const aligned = 128
 	if b.shared%aligned != 0 {
-		b.w.FailLane(vm.Misaligned, b.lane, fmt.Sprintf("the address of a box in shared memory, %#x, is no multiple of %d",
-			b.shared, aligned))
+		why := fmt.Sprintf("the address of a box in shared memory, %#x, is no multiple of %d", b.shared, aligned)
+		b.w.FailLane(vm.Misaligned, b.lane, why)
 		return nil
 	}
 	address := tensormap.Swizzled(b.shared+p.Offset, b.m.Swizzle)

@@ -35,8 +35,9 @@ func warpgroupRow(k, types, constants string) *Instruction {
 		}
 		shapes = append(shapes, fmt.Sprintf("m64n%d%s", n, k))
 	}
-	return &Instruction{Name: "wgmma", Modifiers: "mma_async sync aligned shape=" + strings.Join(shapes, "|") + " " + types,
-		Operands: "0:b32 g:b64 b:b64 C " + constants, Kind: vm.Sync, Special: "warpgroup", Make: multiply,
+	return &Instruction{Name: "wgmma",
+		Modifiers: "mma_async sync aligned shape=" + strings.Join(shapes, "|") + " " + types,
+		Operands:  "0:b32 g:b64 b:b64 C " + constants, Kind: vm.Sync, Special: "warpgroup", Make: multiply,
 		Lengths: func(v Variant) []int {
 			_, n, _ := shapeOf(v.Get("shape"))
 			return []int{n / 2 / elements(v.Get("dt")), 4}

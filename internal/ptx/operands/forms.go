@@ -64,7 +64,8 @@ func operandOf(v isa.Variant, i int, w isa.Operand, sources int) string {
 	case w.Role == 'T':
 		return imageOf(v)
 	case w.Role == 'M':
-		return "[b64_0, {" + strings.Join(strings.Fields("b32_2 b32_2 b32_2 b32_2 b32_2")[:isa.Dimensions(v)], ",") + "}]"
+		coordinates := slices.Repeat([]string{"b32_2"}, isa.Dimensions(v))
+		return "[b64_0, {" + strings.Join(coordinates, ",") + "}]"
 	case v.Special == "tensor" && (w.Role == 'm' || w.Role == 'n' && i == 1):
 		return "[s+128]"
 	case v.Special == "tensor" && w.Role == 'n':

@@ -57,8 +57,8 @@ func (m *Map) Check(interleave, promotion, fill int) error {
 	switch {
 	case m.Type < 0 || m.Type > lastType:
 		return fmt.Errorf("the type %d", m.Type)
-	case interleave < 0 || interleave > 2 || m.Swizzle < 0 || m.Swizzle > 3 || promotion < 0 || promotion > mostPromoted ||
-		fill < 0 || fill > 1:
+	case interleave < 0 || interleave > 2 || m.Swizzle < 0 || m.Swizzle > 3 || promotion < 0 ||
+		promotion > mostPromoted || fill < 0 || fill > 1:
 		return errors.New("an option has a value that does not exist")
 	case m.Rank < 1 || m.Rank > Most || interleave != 0 && m.Rank < 3:
 		return fmt.Errorf("%d dimensions", m.Rank)
@@ -73,7 +73,8 @@ func (m *Map) Check(interleave, promotion, fill int) error {
 		switch {
 		case m.Sizes[i] == 0 || m.Sizes[i] > 1<<32:
 			return fmt.Errorf("the size %d of dimension %d", m.Sizes[i], i)
-		case i > 0 && (m.Strides[i]%Aligned != 0 || interleave == 2 && m.Strides[i]%(2*Aligned) != 0 || m.Strides[i] >= 1<<40):
+		case i > 0 && (m.Strides[i]%Aligned != 0 || interleave == 2 && m.Strides[i]%(2*Aligned) != 0 ||
+			m.Strides[i] >= 1<<40):
 			return fmt.Errorf("the stride %d of dimension %d", m.Strides[i], i)
 		case m.Box[i] == 0 || m.Box[i] > mostBox:
 			return fmt.Errorf("the size %d of a box in dimension %d", m.Box[i], i)
@@ -97,7 +98,8 @@ func (m *Map) Check(interleave, promotion, fill int) error {
 // Words are the 128 bytes of a map.
 type Words = [16]uint64
 
-// mark is in the first word of each map, above the type, the number of dimensions, the swizzle and whether NaNs are read.
+// mark is in the first word of each map, above the type, the number of dimensions, the swizzle and whether NaNs are
+// read.
 const mark = 0x7465_6e73 << 32
 
 // Encode returns the bytes of a map. The words after the first one are the address, the sizes of the tensor, its

@@ -1,5 +1,5 @@
-// Package simd executes operations for the 32 lanes of a warp at once, with AVX-512 or AVX2, where the processor has it.
-// The results have the same bits as those of package isa, which executes them otherwise.
+// Package simd executes operations for the 32 lanes of a warp at once, with AVX-512 or AVX2, where the processor has
+// it. The results have the same bits as those of package isa, which executes them otherwise.
 package simd
 
 import "unsafe"

@@ -4,8 +4,8 @@ package simd
 
 import "strings"
 
-// detect returns the best level that the processor and the operating system have: AVX-512 with F, DQ, BW and VL, or AVX2
-// with FMA. AVX-512 also takes BMI2.
+// detect returns the best level that the processor and the operating system have: AVX-512 with F, DQ, BW and VL, or
+// AVX2 with FMA. AVX-512 also takes BMI2.
 func detect() level {
 	const (
 		fma, saves = 1 << 12, 1 << 27 // the operating system says which registers it saves

@@ -76,7 +76,8 @@ func sized(v isa.Variant, c simd.Column) simd.Column {
 	return c
 }
 
-// TestFunctions compares each function of each level with that of package isa, also if the result is written to an operand.
+// TestFunctions compares each function of each level with that of package isa, also if the result is written to an
+// operand.
 func TestFunctions(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, level := range simd.Levels() {
@@ -109,7 +110,8 @@ func TestFunctions(t *testing.T) {
 						a[i], b[i] = got[o.D][i], registers[o.D][i]
 					}
 					if a[i] != b[i] {
-						t.Fatalf("level %d: %s of %#x, %#x, %#x in lane %d of %#x is %#x, want %#x", level, name, registers[1][i],
+						t.Fatalf("level %d: %s of %#x, %#x, %#x in lane %d of %#x is %#x, want %#x", level, name,
+							registers[1][i],
 							registers[2][i], registers[3][i], i, active, a[i], b[i])
 					}
 				}
