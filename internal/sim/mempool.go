@@ -143,8 +143,8 @@ func (d *Driver) DeviceGetMemPool(_ *driver.Thread, dev driver.Device) (driver.M
 
 // DeviceSetMemPool is cuDeviceSetMemPool.
 func (d *Driver) DeviceSetMemPool(th *driver.Thread, dev driver.Device, h driver.MemoryPool) driver.Result {
-	return d.setPool("cuDeviceSetMemPool", th, driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE,
-		ID: int32(dev)},
+	return d.setPool("cuDeviceSetMemPool", th,
+		driver.MemLocation{Type: driver.CU_MEM_LOCATION_TYPE_DEVICE, ID: int32(dev)},
 		driver.CU_MEM_ALLOCATION_TYPE_PINNED, h)
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/purecu/purecu/driver"
@@ -99,6 +100,7 @@ type addressSpace struct {
 	building bool
 
 	budget mem.Budget
+	wide   sync.Mutex // see vm.Device
 	freedMemory
 }
 

@@ -52,7 +52,7 @@ func (d *Driver) TensorMapReplaceAddress(th *driver.Thread, tensorMap driver.Ten
 		return driver.TensorMap{}, r
 	}
 	m, is := tensormap.Decode(tensorMap.Opaque)
-	if m.Address = uint64(globalAddress); !is || m.Address%tensormap.Aligned != 0 {
+	if m.Address = uint64(globalAddress); !is || !m.Reachable() {
 		return driver.TensorMap{}, driver.ResultInvalidValue
 	}
 	return driver.TensorMap{Opaque: m.Encode()}, ok

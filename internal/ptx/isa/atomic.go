@@ -126,7 +126,7 @@ func wideUpdate(v Variant) vm.Func {
 			if p == nil {
 				return
 			}
-			low, high := vm.UpdateWide(p, func(low, high uint64) (uint64, uint64) {
+			low, high := w.UpdateWide(p, func(low, high uint64) (uint64, uint64) {
 				switch {
 				case !swap:
 					return w.R[o.B][i], w.R[o.B+1][i]

@@ -148,7 +148,7 @@ func loadOf(v Variant) vm.Func {
 				if p == nil {
 					return
 				}
-				low[i], high[i] = vm.UpdateWide(p, nil)
+				low[i], high[i] = w.UpdateWide(p, nil)
 			}
 		}
 	case ordered && size >= 32:
@@ -299,7 +299,7 @@ func storeOf(v Variant) vm.Func {
 				if p == nil {
 					return
 				}
-				vm.UpdateWide(p, func(_, _ uint64) (uint64, uint64) { return low[i], high[i] })
+				w.UpdateWide(p, func(_, _ uint64) (uint64, uint64) { return low[i], high[i] })
 			}
 		}
 	case v.Has("order") && size >= 32:

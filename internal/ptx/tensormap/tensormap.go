@@ -62,10 +62,9 @@ func (m *Map) Check(interleave, promotion, fill int) error {
 		return errors.New("an option has a value that does not exist")
 	case m.Rank < 1 || m.Rank > Most || interleave != 0 && m.Rank < 3:
 		return fmt.Errorf("%d dimensions", m.Rank)
-	case m.Address%Aligned != 0 || interleave == 2 && m.Address%(2*Aligned) != 0:
-		return fmt.Errorf("the address %#x is no multiple of %d", m.Address, Aligned)
-	case m.Address >= 1<<57:
-		return fmt.Errorf("the address %#x", m.Address)
+	case !m.Reachable() || interleave == 2 && m.Address%(2*Aligned) != 0:
+		return fmt.Errorf("the address %#x: it has to be a multiple of %d, or of twice as much if it is interleaved", m.Address,
+			Aligned)
 	case fill == 1 && m.Type < firstFloat:
 		return errors.New("integers have no NaN")
 	}
@@ -97,6 +96,9 @@ func (m *Map) Check(interleave, promotion, fill int) error {
 
 // Words are the 128 bytes of a map.
 type Words = [16]uint64
+
+// Reachable reports whether a tensor can be at the address of the map.
+func (m *Map) Reachable() bool { return m.Address%Aligned == 0 && m.Address < 1<<57 }
 
 // mark is in the first word of each map, above the type, the number of dimensions, the swizzle and whether NaNs are
 // read.

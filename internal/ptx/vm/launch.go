@@ -54,6 +54,9 @@ type Device struct {
 	Heap Heap
 	// Condition sets a value that conditional nodes of a graph read. It reports whether the graph has the value.
 	Condition func(handle uint64, value uint32) bool
+	// Wide is locked while 128 bits are accessed at once: Go has no atomic accesses to as many. Launches that share memory
+	// share it. If it is nil, the launch has one of its own.
+	Wide *sync.Mutex
 }
 
 // Room is memory of the machine. It is used by several goroutines, one after the other.
@@ -136,6 +139,9 @@ type Stats struct {
 func (l *Launch) Execute(stop *Stop) (Stats, *Fault) {
 	r := &run{Launch: l, stop: stop, blocks: uint64(l.Grid[0]) * uint64(l.Grid[1]) * uint64(l.Grid[2]),
 		places: l.Kernel.placesOf()}
+	if l.Wide == nil {
+		l.Wide = new(sync.Mutex)
+	}
 	workers := int(min(uint64(max(l.Workers, 1)), r.blocks, max(mostMemory/l.blockMemory(), 1)))
 	if r.watch(); r.schedule != nil {
 		workers = 1

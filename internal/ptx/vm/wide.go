@@ -1,20 +1,14 @@
 package vm
 
-import (
-	"sync"
-	"unsafe"
-)
-
-// wide is locked while 128 bits are accessed at once: Go has no atomic accesses to as many.
-var wide sync.Mutex
+import "unsafe"
 
 // UpdateWide changes a word of 128 bits atomically, as far as other accesses to 128 bits are concerned, and returns the
 // lower and the upper half of the old value. If f is nil, nothing changes. A half that does not change is not stored:
 // another thread may change it by an access to 64 bits.
-func UpdateWide(p unsafe.Pointer, f func(low, high uint64) (uint64, uint64)) (low, high uint64) {
-	q := unsafe.Add(p, 8)
-	wide.Lock()
-	defer wide.Unlock()
+func (w *Warp) UpdateWide(p unsafe.Pointer, f func(low, high uint64) (uint64, uint64)) (low, high uint64) {
+	q, lock := unsafe.Add(p, 8), w.block.run.Wide
+	lock.Lock()
+	defer lock.Unlock()
 	low, high = AtomicLoad(p, 8), AtomicLoad(q, 8)
 	if f != nil {
 		l, h := f(low, high)

@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"sync"
 	"testing"
 	"unsafe"
 )
@@ -8,9 +9,10 @@ import (
 // TestUpdateWide changes a half of a word while an update of the word leaves it as it was, as a compare-and-swap does
 // that fails. The change is not lost.
 func TestUpdateWide(t *testing.T) {
+	w := &Warp{block: &block{run: &run{Launch: &Launch{Device: Device{Wide: new(sync.Mutex)}}}}}
 	word := [2]uint64{1, 2}
 	for half := range word {
-		low, high := UpdateWide(unsafe.Pointer(&word), func(low, high uint64) (uint64, uint64) {
+		low, high := w.UpdateWide(unsafe.Pointer(&word), func(low, high uint64) (uint64, uint64) {
 			word[half] += 10
 			return low, high
 		})
@@ -21,8 +23,8 @@ func TestUpdateWide(t *testing.T) {
 	if word != [2]uint64{11, 12} {
 		t.Errorf("a change is lost: %d", word)
 	}
-	UpdateWide(unsafe.Pointer(&word), func(low, high uint64) (uint64, uint64) { return high, low })
-	if low, high := UpdateWide(unsafe.Pointer(&word), nil); low != 12 || high != 11 {
+	w.UpdateWide(unsafe.Pointer(&word), func(low, high uint64) (uint64, uint64) { return high, low })
+	if low, high := w.UpdateWide(unsafe.Pointer(&word), nil); low != 12 || high != 11 {
 		t.Errorf("the halves are %d and %d", low, high)
 	}
 }
