@@ -190,7 +190,6 @@ var variables = map[string]string{
 	"internal/ccall.alwaysFalse":    "never set; keeps the compiler from knowing that",
 	"internal/ccall.escaped":        "never set; makes a frame escape to the heap",
 	"internal/ccall.funcs":          "C knows a Go function by a number, and by nothing else",
-	"internal/ptx/vm.wide":          "a lock on memory, of which a process has one",
 	"internal/remedy.table":         "a file that is embedded, which no constant can be",
 	"internal/ccall.host":           "who takes the calls of C's threads, which know an address and nothing else",
 	"internal/ccall.hostABI0":       "set by the assembler",
