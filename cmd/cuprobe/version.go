@@ -3,9 +3,9 @@ package main
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/purecu/purecu/internal/release"
 )
@@ -41,10 +41,17 @@ func programVersion() *buildReport {
 // pseudoRevision returns the revision at the end of a pseudo-version, or "". It is all that there is
 // of a revision after go install …/cmd/cuprobe@main.
 func pseudoRevision(version string) string {
-	if m := regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})(\+.*)?$`).FindStringSubmatch(version); m != nil {
-		return m[1]
+	version, _, _ = strings.Cut(version, "+") // what is behind it, is about the build
+	parts := strings.FieldsFunc(version, func(r rune) bool { return r == '-' || r == '.' })
+	if n := len(parts); n > 3 && consistsOf(parts[n-2], 14, "0123456789") && consistsOf(parts[n-1], 12, "0123456789abcdef") {
+		return parts[n-1]
 	}
 	return ""
+}
+
+// consistsOf reports whether s has a length, and no other characters.
+func consistsOf(s string, length int, characters string) bool {
+	return len(s) == length && strings.Trim(s, characters) == ""
 }
 
 func (r *buildReport) text(w io.Writer) {

@@ -3,7 +3,6 @@ package simnvml
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,7 +178,21 @@ func setOutputs(row answer, usual []string, args []any) (short bool) {
 	return short
 }
 
-var methodVersion = regexp.MustCompile(`V(\d)$`)
-
 // export returns the name in C of a method of package raw.
-func export(method string) string { return "nvml" + methodVersion.ReplaceAllString(method, "_v$1") }
+func export(method string) string {
+	if base, n := cutVersion(method); n != 0 {
+		return fmt.Sprintf("nvml%s_v%d", base, n)
+	}
+	return "nvml" + method
+}
+
+// cutVersion returns what is before the version at the end of a name, such as V2, and the version. It is 0 if the name
+// has none.
+func cutVersion(name string) (base string, n uint64) {
+	if base, found := strings.CutSuffix(name[:max(0, len(name)-1)], "V"); found {
+		if digit := name[len(name)-1]; '0' <= digit && digit <= '9' {
+			return base, uint64(digit - '0')
+		}
+	}
+	return name, 0
+}

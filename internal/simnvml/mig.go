@@ -1,8 +1,8 @@
 package simnvml
 
 import (
-	"crypto/sha1"
 	"fmt"
+	"hash/fnv"
 	"reflect"
 	"slices"
 	"strconv"
@@ -138,9 +138,11 @@ func (c *computeInstance) name() string { return text(c.profile.Name[:]) }
 
 // uuid returns the UUID of the MIG device. It is the same whenever the same instances are made.
 func (c *computeInstance) uuid(gpu string) string {
-	b := sha1.Sum(fmt.Appendf(nil, "%s/%d/%d", gpu, c.parent.id, c.id))
-	b[6], b[8] = b[6]&0xf|0x50, b[8]&0x3f|0x80 // version 5
-	return "MIG-" + strings.TrimPrefix(hexUUID(b[:]), "GPU-")
+	h := fnv.New128a()
+	fmt.Fprintf(h, "%s/%d/%d", gpu, c.parent.id, c.id)
+	b := h.Sum(nil)
+	b[6], b[8] = b[6]&0xf|0x50, b[8]&0x3f|0x80 // of version 5, as NVIDIA's are
+	return "MIG-" + strings.TrimPrefix(hexUUID(b), "GPU-")
 }
 
 // gpuProfile returns what a GPU instance of a profile has, and where it can be.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,8 +81,6 @@ var earlier = map[reflect.Type]uint64{
 	reflect.TypeFor[raw.VgpuPlacementList](): raw.VgpuPlacementListV1Version,
 }
 
-var versionSuffix = regexp.MustCompile(`V(\d)$`)
-
 // takes reports whether a function takes the version that a struct has.
 func takes(v reflect.Value) bool {
 	given := v.Field(0).Uint()
@@ -101,9 +98,6 @@ func Version(t reflect.Type) uint32 {
 	case reflect.TypeFor[raw.VgpuMetadata](), reflect.TypeFor[raw.VgpuPgpuMetadata]():
 		return 0
 	}
-	n := uint64(1)
-	if m := versionSuffix.FindStringSubmatch(t.Name()); m != nil {
-		n, _ = strconv.ParseUint(m[1], 10, 32)
-	}
-	return uint32(t.Size()) | uint32(n)<<24
+	_, n := cutVersion(t.Name())
+	return uint32(t.Size()) | uint32(max(n, 1))<<24
 }
