@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -141,5 +142,19 @@ func TestReadmeTestCommand(t *testing.T) {
 	}
 	if !slices.Contains(commands, "make test") {
 		t.Errorf("README.md has no fenced block that says just: make test")
+	}
+}
+
+// TestStandardLibrary checks that a program which uses cu and the software driver needs none of the parts of the
+// standard library that take long to compile. In a fresh clone a user waits for them.
+func TestStandardLibrary(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Module", "./examples/hello-event")
+	cmd.Dir = moduleRoot
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
+	for _, p := range goList(t, cmd) {
+		first, _, _ := strings.Cut(p.ImportPath, "/")
+		if slices.Contains([]string{"crypto", "net", "regexp", "html", "text", "go", "testing"}, first) {
+			t.Errorf("examples/hello-event compiles %s", p.ImportPath)
+		}
 	}
 }
