@@ -4,6 +4,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -39,6 +40,8 @@ type TableState struct {
 
 	procs   [numSymbols]atomic.Uintptr
 	missing [numSymbols]atomic.Pointer[MissingError]
+
+	temporary sync.Pool // of *Thread: for calls of a software driver that are made on any thread
 }
 
 // New returns a Table that calls lib.

@@ -4,7 +4,8 @@ import "github.com/purecu/purecu/internal/ccall"
 
 // Thread is a thread with its state in the driver: a stack of current contexts, a capture mode, and
 // a per-thread default stream. Calls whose outcome depends on this state take a Thread. It belongs
-// to the goroutine that called [Table.Pin].
+// to the goroutine that called [Table.Pin]. A software driver also gets one for the time of a single call, which is
+// used again for later calls: it keeps what it knows of a thread in Local, and not under the address of the Thread.
 type Thread struct {
 	pin *ccall.Thread // nil for a temporary Thread of a software driver
 
@@ -112,7 +113,9 @@ func (t *Table) enter(at At) (*Thread, Result) {
 	}
 	th := at.Thread
 	if th == nil {
-		th = new(Thread)
+		if th, _ = t.temporary.Get().(*Thread); th == nil {
+			th = new(Thread)
+		}
 	}
 	if at.Relaxed {
 		mode, res := t.software().ThreadExchangeStreamCaptureMode(th, CU_STREAM_CAPTURE_MODE_RELAXED)
@@ -135,7 +138,7 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 		return res
 	}
 	if at.Thread == nil {
-		defer th.end()
+		defer t.endTemporary(th)
 	}
 	if at.Context != 0 || (at.Pop && res == ResultSuccess) {
 		if _, r := t.software().CtxPopCurrent(th); res == ResultSuccess && r != ResultSuccess {
@@ -143,6 +146,13 @@ func (t *Table) leave(at At, th *Thread, res Result) Result {
 		}
 	}
 	return t.restore(at, th, res)
+}
+
+// endTemporary ends the use of a thread for one call.
+func (t *Table) endTemporary(th *Thread) {
+	th.end()
+	*th = Thread{}
+	t.temporary.Put(th)
 }
 
 // restore restores a software driver's capture mode, and returns the first failure.

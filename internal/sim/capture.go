@@ -50,7 +50,7 @@ func (d *Driver) forbidden(t *thread, c *context) driver.Result {
 			}
 		case t.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || other.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED:
 			continue
-		case other.thread == t && t != &d.noThread:
+		case other.thread == t.id && t != &d.threads.none:
 		case t.anyThread && other.osThread != 0 && other.osThread == driver.CurrentThread():
 		case other.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL && t.mode == driver.CU_STREAM_CAPTURE_MODE_GLOBAL:
 		default:

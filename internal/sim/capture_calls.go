@@ -129,7 +129,7 @@ func (d *Driver) beginCapture(name string, th *driver.Thread, h driver.Stream, m
 	}
 	d.ids.capture++
 	c := &capture{
-		id: d.ids.capture, mode: mode, thread: t, osThread: th.Number(), origin: s, streams: []*stream{s},
+		id: d.ids.capture, mode: mode, thread: t.id, osThread: th.Number(), origin: s, streams: []*stream{s},
 		graph: g,
 	}
 	s.capture, s.deps = c, deps
@@ -151,7 +151,7 @@ func (d *Driver) StreamEndCapture(th *driver.Thread, h driver.Stream) (driver.Gr
 	case c.origin != s:
 		return 0, d.invalidate(c, driver.ResultStreamCaptureUnmatched)
 	}
-	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t
+	joined, here := c.joined(), c.mode == driver.CU_STREAM_CAPTURE_MODE_RELAXED || c.thread == t.id
 	c.taken = joined && here && !c.invalidated
 	d.finish(c)
 	switch {

@@ -233,6 +233,37 @@ func TestRecordAllocates(t *testing.T) {
 	}
 }
 
+// TestCallsAllocate counts the allocations of calls that tests of users make often. Those in a context push it onto the
+// stack of a thread that only the call has.
+func TestCallsAllocate(t *testing.T) {
+	r := newRig(t)
+	s := r.stream(nonBlocking)
+	image := []byte(header + ".entry e(.param .u64 a, .param .u32 b) { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }")
+	m, res := r.tab.ModuleLoadData(r.in, image)
+	r.ok(res)
+	f, res := r.tab.ModuleGetFunction(r.in, m, "e")
+	r.ok(res)
+	args := params(uint64(1), uint32(2))
+	for name, tt := range map[string]struct {
+		most float64
+		call func()
+	}{
+		"an event": {3, func() {
+			e, res := r.tab.EventCreate(r.in, 0)
+			r.ok(res)
+			r.ok(r.tab.EventDestroy(r.in, e))
+		}},
+		"a launch, and a wait": {11, func() {
+			r.ok(r.tab.LaunchKernel(driver.At{}, f, 1, 1, 1, 32, 1, 1, 0, s, args))
+			r.ok(r.tab.StreamSynchronize(driver.At{}, s))
+		}},
+	} {
+		if n := testing.AllocsPerRun(200, tt.call); n > tt.most && !raceEnabled { // with it, a sync.Pool forgets at random
+			t.Errorf("%s: %v allocations, want %v at most", name, n, tt.most)
+		}
+	}
+}
+
 // BenchmarkRecordQuery measures a record and a query, the most frequent calls of tests.
 func BenchmarkRecordQuery(b *testing.B) {
 	r := newRig(b)

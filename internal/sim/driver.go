@@ -40,7 +40,7 @@ func New(opts ...Option) *Driver {
 		instructions: make(map[string]uint64), goLaunches: make(map[string]uint64)},
 		failures: failures{faults: make(map[string]*fault)}}
 	d.engine.Init(&d.mu)
-	d.noThread.anyThread = true
+	d.threads.none.anyThread = true
 	d.readClock, d.print = d.engine.Clock.At, d.output
 	d.allocateFile, d.punchFile, d.closeFile = reserveFile, (*memoryFile).punch, (*memoryFile).close
 	d.newIPCFile = newIPCFile

@@ -102,8 +102,9 @@ func (r *conditions) mustAdd(g driver.Graph, h driver.GraphConditionalHandle, ki
 // graph.KernelNode adds a node that runs a kernel with two arguments at most.
 func (r *conditions) kernelNode(g driver.Graph, f driver.Function, args [][]byte, after ...driver.GraphNode) driver.GraphNode {
 	r.t.Helper()
+	list := array(addresses(len(args), func(i int) []byte { return args[i] }))
 	n, res := r.GraphAddKernelNode(r.th, g, after, &driver.KernelNodeParams{Func: f, GridDimX: 1, GridDimY: 1, GridDimZ: 1,
-		BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1, KernelParams: array(addresses(args))})
+		BlockDimX: 1, BlockDimY: 1, BlockDimZ: 1, KernelParams: list})
 	r.must(res)
 	return n
 }

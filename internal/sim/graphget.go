@@ -81,9 +81,9 @@ func (d *Driver) GraphKernelNodeGetParams(_ *driver.Thread, h driver.GraphNode) 
 		return p, r
 	}
 	w := n.Work.(*kernelWork)
-	l := w.launch
-	if w.pointers == nil && len(l.args) > 0 {
-		w.pointers = addresses(l.args)
+	l := &w.launch
+	if w.pointers == nil && l.args.Len() > 0 {
+		w.pointers = addresses(l.args.Len(), l.args.At)
 	}
 	return driver.KernelNodeParams{
 		Func: w.handle, GridDimX: l.Grid[0], GridDimY: l.Grid[1], GridDimZ: l.Grid[2], BlockDimX: l.Block[0],

@@ -105,7 +105,9 @@ func TestKernelNodeParams(t *testing.T) {
 	r.must(res)
 	defer func() { r.must(r.GraphDestroy(r.th, g)) }()
 	n, res := r.GraphAddKernelNode(r.th, g, nil, &driver.KernelNodeParams{Func: f, GridDimX: 2, GridDimY: 1, GridDimZ: 1, BlockDimX: 32,
-		BlockDimY: 1, BlockDimZ: 1, KernelParams: array(addresses([][]byte{{1, 0, 0, 0, 0, 0, 0, 0}, {7, 0, 0, 0}}))})
+		BlockDimY: 1, BlockDimZ: 1, KernelParams: array(addresses(2, func(i int) []byte {
+			return [][]byte{{1, 0, 0, 0, 0, 0, 0, 0}, {7, 0, 0, 0}}[i]
+		}))})
 	r.must(res)
 	p, res := r.GraphKernelNodeGetParams(r.th, n)
 	r.must(res)

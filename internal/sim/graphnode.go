@@ -113,7 +113,7 @@ func (d *Driver) kernelParams(name string, th *driver.Thread,
 		if r != ok {
 			return nil, r
 		}
-		return &kernelWork{kernel: f, handle: h, launch: &Launch{Name: f.Name, Grid: grid, Block: block,
+		return &kernelWork{kernel: f, handle: h, launch: Launch{Name: f.Name, Grid: grid, Block: block,
 			SharedMem: p.SharedMemBytes, d: d, module: f.module, args: args}}, ok
 	}
 }

@@ -28,16 +28,16 @@ func (l *Launch) Threads() uint64 {
 }
 
 // Args returns how many arguments there are.
-func (l *Launch) Args() int { return len(l.args) }
+func (l *Launch) Args() int { return l.args.Len() }
 
 // Bytes returns the value of argument i, counted from 0. It panics if there is no such argument.
-func (l *Launch) Bytes(i int) []byte { return l.args[i] }
+func (l *Launch) Bytes(i int) []byte { return l.args.At(i) }
 
 // U32 returns argument i, of 32 bits.
-func (l *Launch) U32(i int) uint32 { return binary.LittleEndian.Uint32(l.args[i]) }
+func (l *Launch) U32(i int) uint32 { return binary.LittleEndian.Uint32(l.args.At(i)) }
 
 // U64 returns argument i, of 64 bits, such as an address.
-func (l *Launch) U64(i int) uint64 { return binary.LittleEndian.Uint64(l.args[i]) }
+func (l *Launch) U64(i int) uint64 { return binary.LittleEndian.Uint64(l.args.At(i)) }
 
 // F32 returns argument i, a 32-bit float.
 func (l *Launch) F32(i int) float32 { return math.Float32frombits(l.U32(i)) }

@@ -31,80 +31,91 @@ func modelled(stats vm.Stats, blocks uint64, v *device) int64 {
 	return int64(kernelTime) + int64(stats.Instructions/min(max(blocks, 1), uint64(v.Multiprocessors))) + stats.Waited
 }
 
-// opOfPTXKernel returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
-// the driver's lock. It ends if the driver has a sticky error.
-func (d *Driver) opOfPTXKernel(f *function, l *Launch) *op {
-	made := &struct { // in one piece, as launches are frequent
-		op
-		execution
-		vm.Launch
-	}{op: op{Outside: true, Visible: true}, execution: execution{Execution: engine.Execution{Kernel: l.Name}}}
-	o, x, launch, number := &made.op, &made.execution, &made.Launch, d.nextLaunch(l.Name)
-	d.objects.images.launches++
-	order := d.objects.images.launches
-	o.Dropped = func() {
-		x.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
-	}
-	o.Begin = func() {
-		p, c := f.linked(), f.module.ctx
-		*launch = vm.Launch{
-			Kernel: p.Kernel, Constants: p.Constants, Params: f.Pack(l.args),
-			Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
-			Device: vm.Device{Memory: c.kernelMemory(d), Images: kernelImages{c.kernelMemory(d), order},
-				Multiprocessors: uint32(c.dev.Multiprocessors),
-				Warps:           uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
-				Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print,
-				Wide: &d.space.wide},
-			Room:     &x.room,
-			Workers:  runtime.GOMAXPROCS(0),
-			Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
-			Checks:   d.checksOf(),
-			Watch:    d.watchOf(l, p.Kernel, number),
-		}
-		x.room.Budget = &d.space.budget
-		if b := f.module.constants; b != nil {
-			m, begin := b.memory()
-			if launch.Const = m.Contiguous(begin, b.size); launch.Const == nil {
-				d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name,
-					Reason: "the machine has no memory left for the variables in constant memory"})
-				d.poison(driver.ResultLaunchFailed)
-				return
-			}
-		}
-		if l.clustered {
-			launch.Cluster = l.Cluster
-		}
-		if l.values != nil {
-			launch.Condition = l.values.Set
-		}
-		if p.Kernel.Allocates {
-			launch.Heap = d.heap(c)
-		}
-		if l.cooperative {
-			if launch.Workspace = d.workspace(c); launch.Workspace == 0 {
-				d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name,
-					Reason: "no memory is left for the barrier of the cooperative grid"})
-				d.poison(driver.ResultLaunchFailed)
-				return
-			}
-		}
-		d.ids.launch++
-		launch.ID = d.ids.launch
-		d.engine.NoteExecution(o, &x.Execution)
-		go d.runPTX(o, x, launch, l, f, number)
-	}
-	o.Effect = func() {
-		if x.fault != nil {
-			d.reportFault(x.fault)
-			d.poison(driver.Result(x.fault.Code))
-		}
-	}
-	return o
+// ptxLaunch is a launch of a kernel in PTX. It is in one piece, as launches are frequent.
+type ptxLaunch struct {
+	op
+	execution
+	vm.Launch
+	of     Launch
+	f      *function
+	number uint64 // of nextLaunch
+	order  uint64 // among all launches: kernels that are enqueued still read an image that is destroyed meanwhile
 }
 
-// runPTX executes a launch with a number of nextLaunch, and completes its operation. The driver is not locked.
-func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *function, number uint64) {
-	c := f.module.ctx
+// opOfPTXKernel returns the operation of a launch of a kernel in PTX. A goroutine executes it outside of
+// the driver's lock. It ends if the driver has a sticky error.
+func (d *Driver) opOfPTXKernel(f *function, l Launch) *op {
+	d.objects.images.launches++
+	p := &ptxLaunch{op: op{Outside: true, Visible: true}, of: l, f: f, number: d.nextLaunch(l.Name),
+		order: d.objects.images.launches}
+	p.execution.Kernel = l.Name
+	p.op.Begin = p.begin
+	p.op.Dropped = func() {
+		p.Stop.Stop(&vm.Fault{Code: vm.LaunchFailed, Reason: "it was stopped after an error"})
+	}
+	p.op.Effect = func() {
+		if p.fault != nil {
+			d.reportFault(p.fault)
+			d.poison(driver.Result(p.fault.Code))
+		}
+	}
+	return &p.op
+}
+
+// begin begins to execute the kernel. The driver is locked.
+func (p *ptxLaunch) begin() {
+	l, d, f, c := &p.of, p.of.d, p.f, p.f.module.ctx
+	program := f.linked()
+	p.Launch = vm.Launch{
+		Kernel: program.Kernel, Constants: program.Constants, Params: l.args.Bytes,
+		Shape: vm.Shape{Grid: l.Grid, Block: l.Block, Dynamic: l.SharedMem},
+		Device: vm.Device{Memory: c.kernelMemory(d), Images: kernelImages{c.kernelMemory(d), p.order},
+			Multiprocessors: uint32(c.dev.Multiprocessors),
+			Warps:           uint32(c.dev.Threads / 32), SharedUnit: uint32(c.dev.SharedUnit),
+			Clock: d.readClock, Virtual: d.engine.Clock.Virtual, Print: d.print,
+			Wide: &d.space.wide},
+		Room:     &p.room,
+		Workers:  runtime.GOMAXPROCS(0),
+		Resident: int(max(f.Active(int32(l.Block.Count()), uint64(l.SharedMem)), 1)) * int(c.dev.Multiprocessors),
+		Checks:   d.checksOf(),
+		Watch:    d.watchOf(l, program.Kernel, p.number),
+	}
+	p.room.Budget = &d.space.budget
+	fails := func(reason string) {
+		d.reportFault(&vm.Fault{Code: vm.LaunchFailed, Kernel: l.Name, Reason: reason})
+		d.poison(driver.ResultLaunchFailed)
+	}
+	if b := f.module.constants; b != nil {
+		m, begin := b.memory()
+		if p.Const = m.Contiguous(begin, b.size); p.Const == nil {
+			fails("the machine has no memory left for the variables in constant memory")
+			return
+		}
+	}
+	if l.clustered {
+		p.Cluster = l.Cluster
+	}
+	if l.values != nil {
+		p.Condition = l.values.Set
+	}
+	if program.Kernel.Allocates {
+		p.Heap = d.heap(c)
+	}
+	if l.cooperative {
+		if p.Workspace = d.workspace(c); p.Workspace == 0 {
+			fails("no memory is left for the barrier of the cooperative grid")
+			return
+		}
+	}
+	d.ids.launch++
+	p.ID = d.ids.launch
+	d.engine.NoteExecution(&p.op, &p.execution.Execution)
+	go p.run()
+}
+
+// run executes the launch, and completes its operation. The driver is not locked.
+func (p *ptxLaunch) run() {
+	l, d, c, x := &p.of, p.of.d, p.f.module.ctx, &p.execution
 	var timer *time.Timer
 	if d.kernelLimit > 0 {
 		timer = time.AfterFunc(d.kernelLimit, func() {
@@ -112,10 +123,10 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *fu
 				"for longer than %v, as cusim.KernelLimit or CUSIM_KERNEL_LIMIT says", d.kernelLimit)})
 		})
 	}
-	d.watchBegins(launch, number)
-	stats, fault := launch.Execute(&x.Stop)
+	d.watchBegins(&p.Launch, p.number)
+	stats, fault := p.Execute(&x.Stop)
 	x.room.Give()
-	d.watchEnded(f, launch)
+	d.watchEnded(p.f, &p.Launch)
 	if timer != nil {
 		timer.Stop()
 	}
@@ -123,15 +134,15 @@ func (d *Driver) runPTX(o *op, x *execution, launch *vm.Launch, l *Launch, f *fu
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l.cooperative && !c.destroyed {
-		c.workspaces = append(c.workspaces, launch.Workspace)
+		c.workspaces = append(c.workspaces, p.Workspace)
 	}
-	x.fault, *launch = fault, vm.Launch{} // the stream may keep the operation
+	x.fault, p.Launch = fault, vm.Launch{} // the stream may keep the operation
 	for _, text := range found {
 		d.misuse("cuLaunchKernel", 0, text, nil)
 	}
 	d.reportEnded(x)
 	d.instructions[l.Name] += stats.Instructions
-	d.ptxEnded(o, x, stats, l.Grid.Count(), c.dev)
+	d.ptxEnded(&p.op, x, stats, l.Grid.Count(), c.dev)
 }
 
 // Instructions is cusim.Driver.Instructions.

@@ -93,6 +93,9 @@ func (d *Driver) nextLaunch(kernel string) uint64 {
 
 // watchOf returns what a launch with a number does for somebody who looks for a mistake, or nil. The driver is locked.
 func (d *Driver) watchOf(l *Launch, k *vm.Kernel, number uint64) *vm.Watch {
+	if v := &d.watching; v.seed == nil && v.cover == nil && v.thread == nil {
+		return nil
+	}
 	var w vm.Watch
 	if d.watching.seed != nil {
 		w.Seed, w.Seeded = seedOf(*d.watching.seed, l.Name, number), true

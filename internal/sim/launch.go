@@ -91,15 +91,16 @@ func (d *Driver) launch(name string, th *driver.Thread, h driver.Function, c *dr
 	case r != ok:
 		return r
 	}
-	l := &Launch{Name: f.Name, Grid: grid, Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module,
-		args: args}
-	w := &kernelWork{kernel: f, handle: h, launch: l, attributes: o.attributes(s)}
-	if s.capture == nil {
-		l.Cluster, l.clustered = f.BlocksOf(o.Cluster)
-		l.cooperative = o.Cooperative
+	w := kernelWork{kernel: f, handle: h, attributes: o.attributes(s), launch: Launch{Name: f.Name, Grid: grid,
+		Block: block, SharedMem: c.SharedMemBytes, d: d, module: f.module, args: args}}
+	if f.Loaded = true; s.capture == nil { // w stays on the stack
+		w.launch.Cluster, w.launch.clustered = f.BlocksOf(o.Cluster)
+		w.launch.cooperative = o.Cooperative
+		_, r = d.enqueueOp(s, w.op(nil))
+	} else {
+		node := w
+		r = d.submit(s, &node)
 	}
-	f.Loaded = true
-	r = d.submit(s, w)
 	if r == ok && o.programmatic && s.capture != nil {
 		s.deps[0].From.MayOverlap()
 	}
@@ -116,7 +117,7 @@ type kernelWork struct {
 	commonWork
 	kernel     *function
 	handle     driver.Function
-	launch     *Launch // each launch of a graph is done with a copy of it
+	launch     Launch // each launch of a graph is done with a copy of it
 	attributes kernelAttributes
 	pointers   []address // of the arguments, for C code; nil if it has not asked
 }
@@ -132,7 +133,7 @@ func (w *kernelWork) Replaceable(other graph.Work) bool {
 }
 
 func (w *kernelWork) op(values graph.Values) *op {
-	d, f, l := w.launch.d, w.kernel, *w.launch
+	d, f, l := w.launch.d, w.kernel, w.launch
 	l.values = values
 	if l.Cluster == (Dim3{}) { // it is a node
 		if f.module.unloaded { // as on an H200
@@ -151,21 +152,22 @@ func (w *kernelWork) op(values graph.Values) *op {
 		l.cooperative = o.Cooperative
 	}
 	if !f.Idle && !d.replacedByGo(f.Name) && f.linked().Err == nil {
-		return d.opOfPTXKernel(f, &l)
+		return d.opOfPTXKernel(f, l)
 	}
-	return d.opOfGoKernel(&l)
+	return d.opOfGoKernel(l)
 }
 
 // arguments copies the values of a launch's arguments. NVIDIA's driver knows only their addresses.
 // It reads invalid memory if an argument is missing or too short.
-func (d *Driver) arguments(name string, h driver.Function, f *function, p driver.KernelParams) ([][]byte, driver.Result) {
+func (d *Driver) arguments(name string, h driver.Function, f *function,
+	p driver.KernelParams) (args code.Arguments, r driver.Result) {
 	if p.Extra != nil {
 		data, r := unpack(p.Extra)
 		switch other := p.Array != nil || len(p.Ptrs) > 0; {
 		case r != ok:
-			return nil, r
+			return args, r
 		case other && data.size > 0:
-			return nil, driver.ResultInvalidValue
+			return args, driver.ResultInvalidValue
 		case !other && data != packed{}:
 			return f.unpacked(data)
 		}
@@ -176,51 +178,45 @@ func (d *Driver) arguments(name string, h driver.Function, f *function, p driver
 	if len(p.Ptrs) < len(f.Params) {
 		d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s takes %d arguments, and was given %d",
 			f.Name, len(f.Params), len(p.Ptrs)), nil)
-		return nil, driver.ResultInvalidValue
+		return args, driver.ResultInvalidValue
 	}
-	args := make([][]byte, len(f.Params))
+	args = f.NewArguments()
 	for i, param := range f.Params {
 		if p.Ptrs[i] == nil {
 			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d is NULL", f.Name, i), nil)
-			return nil, driver.ResultInvalidValue
+			return args, driver.ResultInvalidValue
 		}
 		if i < len(p.Sizes) && p.Sizes[i] != 0 && uint64(p.Sizes[i]) < param.Size {
 			d.misuse(name, uintptr(h), fmt.Sprintf("kernel %s: argument %d has %d bytes, and the parameter %d",
 				f.Name, i, p.Sizes[i], param.Size), nil)
-			return nil, driver.ResultInvalidValue
+			return args, driver.ResultInvalidValue
 		}
-		args[i] = argument(p.Ptrs[i], param.Size)
+		copyArgument(args.At(i), p.Ptrs[i])
 	}
 	return args, ok
 }
 
 // unpacked returns the values of arguments in one buffer. Missing bytes at the end are zero. The
 // buffer must not be longer than the parameters, not even by padding.
-func (f *function) unpacked(data packed) ([][]byte, driver.Result) {
-	want := uint64(0)
-	if n := len(f.Params); n > 0 {
-		want = f.Params[n-1].Offset + f.Params[n-1].Size
-	}
+func (f *function) unpacked(data packed) (args code.Arguments, r driver.Result) {
+	args = f.NewArguments()
+	want := uint64(len(args.Bytes))
 	switch {
 	case data.size > code.MostArguments, data.size > 0 && data.data == nil, data.size == 0 && want > 0:
-		return nil, driver.ResultInvalidValue
+		return args, driver.ResultInvalidValue
 	case data.size > want:
-		return nil, driver.ResultLaunchOutOfResources
+		return args, driver.ResultLaunchOutOfResources
 	}
-	all := make([]byte, want)
 	if data.size > 0 {
-		copy(all, argument(data.data, min(data.size, want)))
-	}
-	args := make([][]byte, len(f.Params))
-	for i, param := range f.Params {
-		args[i] = all[param.Offset:][:param.Size:param.Size]
+		copyArgument(args.Bytes[:data.size], data.data)
 	}
 	return args, ok
 }
 
 // opOfGoKernel returns the operation of a launch of a function in Go, or of a kernel that does nothing. A goroutine
 // does its work without the driver's lock.
-func (d *Driver) opOfGoKernel(l *Launch) *op {
+func (d *Driver) opOfGoKernel(launch Launch) *op {
+	l := &launch
 	k, written := d.kernels[l.Name]
 	o := &op{Visible: k.Run != nil, Duration: int64(kernelTime)} // Run may have an effect outside of the driver
 	if k.Time != nil {

@@ -78,10 +78,8 @@ func attributesOf(c *driver.LaunchConfig) ([]driver.LaunchAttribute, driver.Resu
 	return unsafe.Slice(c.Attributes, c.Count), ok
 }
 
-// argument copies the value of a kernel's argument.
-func argument(p unsafe.Pointer, n uint64) []byte {
-	return append([]byte(nil), unsafe.Slice((*byte)(p), n)...)
-}
+// copyArgument copies the value of a kernel's argument, which is as long as dst.
+func copyArgument(dst []byte, p unsafe.Pointer) { copy(dst, unsafe.Slice((*byte)(p), len(dst))) }
 
 // load32, load64, store32 and store64 access an aligned word of memory that the program may access
 // at the same time.
@@ -99,10 +97,10 @@ type address = unsafe.Pointer
 
 // addresses returns the addresses of arguments. Arguments have a byte at least, and do not move while
 // the list exists.
-func addresses(args [][]byte) []unsafe.Pointer {
-	list := make([]unsafe.Pointer, len(args))
-	for i, a := range args {
-		list[i] = unsafe.Pointer(unsafe.SliceData(a))
+func addresses(n int, at func(i int) []byte) []unsafe.Pointer {
+	list := make([]unsafe.Pointer, n)
+	for i := range list {
+		list[i] = unsafe.Pointer(unsafe.SliceData(at(i)))
 	}
 	return list
 }

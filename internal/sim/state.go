@@ -33,7 +33,7 @@ type Driver struct {
 	engine     engine.Engine // and the clock
 	objects    objects
 	space      addressSpace
-	noThread   thread // the thread of calls without a pinned thread; it has no state
+	threads    threads
 	semaphores map[fileID]*ExternalSemaphore
 	graphs
 	kernelTable
@@ -363,7 +363,7 @@ type Launch struct {
 
 	d      *Driver
 	module *module
-	args   [][]byte
+	args   code.Arguments
 	code   driver.Result
 	// gathered has copies of memory that is mapped in several parts: see mapped.
 	gathered []gathered
@@ -515,12 +515,18 @@ type errorLog struct {
 // thread is the driver's state of a thread.
 type thread struct {
 	d     *Driver
-	id    uint64
+	id    uint64 // no other thread has it; 0 for none
 	stack []namedContext
 	mode  int32 // the capture mode
 	own   map[*context]*stream
 	// anyThread says that the call is not made on a pinned thread.
 	anyThread bool
+}
+
+// threads has states of threads.
+type threads struct {
+	none  thread    // of calls without a pinned thread; it has no state
+	ended sync.Pool // of *thread: states of threads that have ended, for others
 }
 
 // namedContext is a current context: a context, or a green context that means its primary context.

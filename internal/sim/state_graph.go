@@ -9,8 +9,8 @@ import (
 type capture struct {
 	id          uint64
 	mode        int32
-	thread      *thread // that began it
-	osThread    int     // the operating system's number of that thread if a goroutine is locked to it, else 0
+	thread      uint64 // the id of the thread that began it
+	osThread    int    // the operating system's number of that thread if a goroutine is locked to it, else 0
 	origin      *stream
 	streams     []*stream
 	events      []*event // whose newest record is part of it

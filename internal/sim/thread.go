@@ -13,12 +13,15 @@ func (c namedContext) number() uint64 {
 // thread returns the state of a thread.
 func (d *Driver) thread(th *driver.Thread) *thread {
 	if th == nil {
-		return &d.noThread
+		return &d.threads.none
 	}
 	t, is := th.Local.(*thread)
 	if !is {
+		if t, is = d.threads.ended.Get().(*thread); !is {
+			t = new(thread)
+		}
 		d.ids.thread++
-		t = &thread{d: d, id: d.ids.thread, anyThread: th.Number() == 0}
+		*t = thread{d: d, id: d.ids.thread, anyThread: th.Number() == 0, stack: t.stack[:0]}
 		th.Local = t
 	}
 	return t

@@ -29,12 +29,13 @@ func (d *Driver) EndThread(th *driver.Thread) {
 // End is called when a goroutine does not hold the thread any more: see driver.LocalState. The operating system's
 // thread may live on, but the next goroutine that holds it has another state.
 func (t *thread) End() {
-	if t.own == nil { // only the goroutine of the thread, and the end of a context, change it
-		return
+	if t.own != nil { // only the goroutine of the thread, and the end of a context, change it
+		t.d.mu.Lock()
+		t.forgetStreams()
+		t.d.mu.Unlock()
 	}
-	t.d.mu.Lock()
-	defer t.d.mu.Unlock()
-	t.forgetStreams()
+	clear(t.stack[:cap(t.stack)])
+	t.d.threads.ended.Put(t)
 }
 
 // forgetStreams removes the thread's default streams.

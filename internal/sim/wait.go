@@ -13,12 +13,19 @@ import (
 
 // waitFor makes a call wait for operations, which may be nil.
 func (d *Driver) waitFor(name string, h uintptr, ops ...*op) driver.Result {
-	return d.wait(&wait{name: name, handle: h, Wait: engine.WaitFor(ops...)})
+	if w := engine.WaitFor(ops...); d.over(&w) {
+		return d.lost
+	}
+	return d.wait(&wait{name: name, handle: h, Wait: engine.WaitFor(slices.Clone(ops)...)})
 }
 
 // waitAll makes a call wait for the operations of a context up to a number.
 func (d *Driver) waitAll(name string, h uintptr, c *context, last uint64) driver.Result {
-	return d.wait(&wait{name: name, handle: h, Wait: engine.Wait{List: &c.pending, Last: last}})
+	w := engine.Wait{List: &c.pending, Last: last}
+	if d.over(&w) {
+		return d.lost
+	}
+	return d.wait(&wait{name: name, handle: h, Wait: w})
 }
 
 // drain waits for the operations that are pending in a context now, and not for later ones. The
@@ -27,16 +34,19 @@ func (d *Driver) drain(name string, h uintptr, c *context) driver.Result {
 	return d.waitAll(name, h, c, c.pending.Newest())
 }
 
-// wait waits until w is over, or until a sticky error, which it returns. A wait that would never
-// end is a misuse, and returns CUDA_ERROR_NOT_PERMITTED. The driver is unlocked during the wait.
-func (d *Driver) wait(w *wait) driver.Result {
+// over reports whether a call need not wait, as w is over, or as there is a sticky error. Most calls ask only this,
+// which allocates nothing.
+func (d *Driver) over(w *engine.Wait) bool {
 	d.engine.CatchUp()
 	if d.lost != ok {
 		d.engine.Quiet()
 	}
-	if w.Over() || d.lost != ok {
-		return d.lost
-	}
+	return d.lost != ok || w.Over()
+}
+
+// wait waits until w, which is not over, is over, or until a sticky error, which it returns. A wait that would never
+// end is a misuse, and returns CUDA_ERROR_NOT_PERMITTED. The driver is unlocked during the wait.
+func (d *Driver) wait(w *wait) driver.Result {
 	if w.host = d.host(); w.host != nil {
 		if d.endless(w) {
 			d.misuse(w.name, w.handle, endlessWait, nil)

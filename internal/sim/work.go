@@ -35,7 +35,10 @@ func (d *Driver) submit(s *stream, w work) driver.Result {
 
 // enqueueWork enqueues work on a stream that is not captured.
 func (d *Driver) enqueueWork(s *stream, w work) (*op, driver.Result) {
-	o := w.op(nil)
+	return d.enqueueOp(s, w.op(nil))
+}
+
+func (d *Driver) enqueueOp(s *stream, o *op) (*op, driver.Result) {
 	if !canProvideFor(o) {
 		return nil, driver.ResultOutOfMemory
 	}

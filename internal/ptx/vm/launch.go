@@ -87,6 +87,7 @@ type run struct {
 	done    Stats
 	cluster *cluster // of the block that has begun last
 
+	others sync.WaitGroup         // the workers but one
 	spare  *spare                 // of an earlier launch, or nil
 	places [4]int32               // see placesOf
 	last   atomic.Pointer[worker] // one that has ended
@@ -155,12 +156,11 @@ func (l *Launch) Execute(stop *Stop) (Stats, *Fault) {
 			r.kinds = append(r.kinds, accessOf(p.Text))
 		}
 	}
-	var others sync.WaitGroup
 	for range workers - 1 {
-		others.Go(r.work)
+		r.others.Go(r.work)
 	}
 	r.work()
-	others.Wait()
+	r.others.Wait()
 	for _, b := range r.suspended { // they were stopped
 		r.count(b)
 	}

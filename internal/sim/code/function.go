@@ -196,11 +196,26 @@ func (f *Function) FitsTogether(l LaunchShape) driver.Result {
 	return ok
 }
 
-// Pack returns arguments as they are in the memory of parameters.
-func (f *Function) Pack(args [][]byte) []byte {
-	data := mem.NewBytes(max(uint64(f.program.Kernel.Params), 8))
-	for i, param := range f.Params {
-		copy(data[param.Offset:], args[i])
+// NewArguments returns memory for the values of a launch's arguments.
+func (f *Function) NewArguments() Arguments {
+	n := uint64(0)
+	if last := len(f.Params) - 1; last >= 0 {
+		n = f.Params[last].Offset + f.Params[last].Size
 	}
-	return data[:f.program.Kernel.Params]
+	return Arguments{f.Params, mem.NewBytes(max(n, 8))[:n]}
+}
+
+// Arguments are the values of a launch's arguments, as they are in the memory of parameters.
+type Arguments struct {
+	params []Param
+	Bytes  []byte // aligned for all types
+}
+
+// Len returns how many arguments there are.
+func (a *Arguments) Len() int { return len(a.params) }
+
+// At returns the value of argument i.
+func (a *Arguments) At(i int) []byte {
+	p := a.params[i]
+	return a.Bytes[p.Offset:][:p.Size:p.Size]
 }

@@ -58,15 +58,18 @@ func (e *Engine) Enqueue(s *Stream, o *Op, after ...[]*Op) {
 	}
 }
 
+// mostKept is for how many operations the memory of a list is kept when the list is empty.
+const mostKept = 1 << 10
+
 // run begins the operations that have become ready, and completes those that take no time.
 func (e *Engine) run() {
 	if e.busy || e.stalled {
 		return // the active run handles the new work, or Stall does
 	}
 	e.busy = true
-	for len(e.work) > 0 {
-		o := e.work[0]
-		e.work = e.work[1:]
+	for i := 0; i < len(e.work); i++ { // what an operation makes ready, comes at the end
+		o := e.work[i]
+		e.work[i] = nil
 		switch {
 		case e.poisoned:
 			e.drop(o)
@@ -79,7 +82,9 @@ func (e *Engine) run() {
 			e.start(o)
 		}
 	}
-	e.work = nil
+	if e.work = e.work[:0]; cap(e.work) > mostKept {
+		e.work = nil
+	}
 	e.busy = false
 }
 
@@ -138,7 +143,8 @@ func (e *Engine) over(o *Op) {
 		}
 	}
 	end := o.Over
-	if o.next, o.Calls = nil, (Calls{}); end != nil {
+	o.next, o.first, o.Calls = nil, [1]*Op{}, Calls{}
+	if end != nil {
 		end()
 	}
 	if e.waits > 0 {

@@ -8,9 +8,10 @@ type Op struct {
 	Outside  bool  // a goroutine that Begin has started completes it
 
 	stream *Stream
-	after  int   // number of operations that have to complete before
-	next   []*Op // operations that wait for this one
-	began  int64 // the earliest time at which it may begin
+	after  int    // number of operations that have to complete before
+	next   []*Op  // operations that wait for this one
+	first  [1]*Op // where next begins: most often there is one
+	began  int64  // the earliest time at which it may begin
 	done   bool
 	loads  bool  // the device works for the operation
 	at     int64 // the time of its completion
@@ -82,6 +83,9 @@ func (o *Op) Execution() *Execution { return o.execution }
 func (o *Op) Follow(other *Op) {
 	if other != nil && !other.done && other != o {
 		o.after++
+		if other.next == nil {
+			other.next = other.first[:0]
+		}
 		other.next = append(other.next, o)
 	}
 }
