@@ -39,6 +39,15 @@ func fails(function string, result raw.Return, gpus ...int) func(*cusim.Driver) 
 	}
 }
 
+// deprecated makes the functions fail that nvml.h has as deprecated since CUDA 13.0. CUDA 14 will not have them.
+func deprecated(sim *cusim.Driver) {
+	for _, name := range []string{"HandleBySerial", "ApplicationsClock", "DefaultApplicationsClock", "Temperature",
+		"CurrentClocksThrottleReasons", "SupportedClocksThrottleReasons", "PowerState", "PowerManagementMode",
+		"DetailedEccErrors", "ViolationStatus", "GpuFabricInfo", "NvLinkUtilizationCounter"} {
+		fails("nvmlDeviceGet"+name, raw.NVML_ERROR_FUNCTION_NOT_FOUND)(sim)
+	}
+}
+
 func TestHealth(t *testing.T) {
 	const (
 		idle   = ", 33 °C, 80 W, 0.0 of 140.4 GiB used, GPU 0 %, memory 0 %"
@@ -62,6 +71,7 @@ func TestHealth(t *testing.T) {
 	}{
 		"well":    {prints: both, well: true},
 		"watched": {later: func(*cusim.Driver) {}, prints: both, well: true},
+		"CUDA 14": {before: deprecated, prints: both, well: true},
 		"errors of memory": {
 			before: func(sim *cusim.Driver) { sim.ECCErrors(1, 5, 2) },
 			prints: head + first + idle + ecc + second + idle + ", ECC errors 5 corrected, 2 uncorrected\n",
