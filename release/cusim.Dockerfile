@@ -3,5 +3,4 @@
 FROM debian:trixie-slim
 ARG TARGETARCH
 ADD cusim-linux-${TARGETARCH}.tar.gz /opt/
-COPY LICENSES.txt /opt/cusim/
 ENTRYPOINT ["/opt/cusim/cusim-run"]

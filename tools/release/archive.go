@@ -46,7 +46,7 @@ func entry(t *tar.Writer, from, name string) error {
 		return err
 	}
 	mode := int64(0o755)
-	if path.Base(name) == "LICENSE" {
+	if path.Base(name) == licenseFile {
 		mode = 0o644
 	}
 	if err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Size: int64(len(b)),

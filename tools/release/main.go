@@ -155,16 +155,24 @@ func (a artifact) make(root, file string) (*contents, error) {
 		dir); err != nil {
 		return nil, err
 	}
-	for name, from := range map[string]string{"cusim-run": "release/cusim-run", "LICENSE": "LICENSE"} {
-		b, err := os.ReadFile(filepath.Join(root, from))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b, 0o666)
-		}
-		if err != nil {
-			return nil, err
-		}
+	script, err := os.ReadFile(filepath.Join(root, "release/cusim-run"))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "cusim-run"), script, 0o666)
 	}
-	built, err := contentsOf(filepath.Join(dir, "libcusim.so"), root)
+	if err != nil {
+		return nil, err
+	}
+	library := filepath.Join(dir, "libcusim.so")
+	built, err := contentsOf(library, root)
+	if err != nil {
+		return nil, err
+	}
+	// Who has only the archive needs the licenses, too.
+	inside := newBOM("")
+	err = inside.add(library, built)
+	if err == nil {
+		err = inside.licenses(root, filepath.Join(dir, licenseFile))
+	}
 	return built, cmp.Or(err, archive(dir, "cusim", file))
 }
 

@@ -18,7 +18,7 @@ func TestArchive(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
 		dir, file := t.TempDir(), filepath.Join(t.TempDir(), "archive")
-		for _, name := range []string{"b", "LICENSE"}[i:] {
+		for _, name := range []string{"b", licenseFile}[i:] {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte("content"), 0o600); err != nil {
 				t.Fatal(err)
 			}
