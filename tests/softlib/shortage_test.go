@@ -33,7 +33,7 @@ func TestShortage(t *testing.T) {
 		{what: "clone 1", init: "304", says: "seccomp"},
 		{what: "clone 11", init: "304", says: "ulimit -u"},
 		// Memory.
-		{what: "address 30", init: "2", says: "cannot be loaded", may: `\w+ 2|cuIpcGetEventHandle 205`},
+		{what: "address 10", init: "2", says: "cannot be loaded", may: `\w+ 2|cuIpcGetEventHandle 205`},
 		{what: "address 100", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
 		{what: "address 800", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
 		{what: "address 1300", init: "2", says: "ulimit -v", may: `\w+ 2|cuIpcGetEventHandle 205`},
