@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -325,27 +325,41 @@ func TestCallHangs(t *testing.T) {
 	}
 }
 
-// TestAlerts checks that the alerts are about metrics that exist.
-func TestAlerts(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
+// queries returns the files with queries of metrics: the alerts and the dashboard.
+func queries(t *testing.T) map[string]string {
+	files := map[string]string{"alerts.yml": "", "dashboard.json": ""}
+	for name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = string(text)
 	}
+	if !json.Valid([]byte(files["dashboard.json"])) {
+		t.Error("dashboard.json is not JSON")
+	}
+	return files
+}
+
+// TestQueries checks that the alerts and the dashboard are about metrics that exist.
+func TestQueries(t *testing.T) {
 	drv, sim := cutest.Soft(t)
 	addr, cancel, ended := start(t, drv, patient)
 	sim.Inject(cusim.Fault{Function: "cuLaunchKernel", Code: int(cu.ResultOutOfMemory)})
 	p := until(t, addr, "a failure and a success", func(p page) bool {
 		return probed(p, "0") > 0 && p["cuda_probe_failures_total"] != nil
 	})
-	names := map[string]bool{}
-	for _, m := range regexp.MustCompile(`\b(cuda_\w+?)(_bucket)?\b`).FindAllStringSubmatch(string(rules), -1) {
-		names[m[1]] = true
-		if f := p[m[1]]; f == nil || (f.GetType() == dto.MetricType_HISTOGRAM) != (m[2] != "") {
-			t.Errorf("alerts.yml has %s, which the exporter has not", m[0])
+	for file, text := range queries(t) {
+		names := map[string]bool{}
+		for _, m := range regexp.MustCompile(`\b(cuda_\w+?)(_bucket)?\b`).FindAllStringSubmatch(text, -1) {
+			names[m[1]] = true
+			if f := p[m[1]]; f == nil || (f.GetType() == dto.MetricType_HISTOGRAM) != (m[2] != "") {
+				t.Errorf("%s has %s, which the exporter has not", file, m[0])
+			}
 		}
-	}
-	if len(names) != len(p) {
-		t.Errorf("the alerts are about %v, and not about all metrics", fmt.Sprint(names))
+		if len(names) != len(p) {
+			t.Errorf("%s is about %v, and not about all metrics", file, names)
+		}
 	}
 	stop(t, cancel, ended)
 }

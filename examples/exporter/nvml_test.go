@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -444,25 +443,23 @@ DCGM_FI_DEV_FB_USED|GPU_I_ID="1",GPU_I_PROFILE="2g.35gb",… 2048
 	checkValues(t, got, want)
 }
 
-// TestNVMLAlerts checks that the alerts are about metrics that exist.
-func TestNVMLAlerts(t *testing.T) {
-	rules, err := os.ReadFile("alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestNVMLQueries checks that the alerts and the dashboard are about metrics that exist.
+func TestNVMLQueries(t *testing.T) {
 	sim := machine(t, 2)
 	sim.LoseGPU(1)
 	addr := serve(t, sim, sim.NVML(), "nvml", time.Minute)
 	p := until(t, addr, "metrics and failures", func(p page) bool {
 		return p["nvml_failures_total"] != nil && p["gpu_power_watts"] != nil
 	})
-	names := regexp.MustCompile(`\b(gpu|nvml)_\w+`).FindAllString(string(rules), -1)
-	for _, name := range names {
-		if p[name] == nil && name != xids.name {
-			t.Errorf("alerts.yml has %s, which the exporter has not", name)
+	for file, text := range queries(t) {
+		names := regexp.MustCompile(`\b(gpu|nvml)_\w+`).FindAllString(text, -1)
+		for _, name := range names {
+			if p[name] == nil && name != xids.name {
+				t.Errorf("%s has %s, which the exporter has not", file, name)
+			}
 		}
-	}
-	if len(names) == 0 {
-		t.Error("there are no alerts")
+		if len(names) == 0 {
+			t.Errorf("%s has no metric of NVML", file)
+		}
 	}
 }
