@@ -1,9 +1,9 @@
 # GCC's tests of libgomp, as far as a command can run them without DejaGnu: those that are to be run, with the options that
 # the files name. A test passes by its exit status; what it prints is not compared.
 
-# options FILE: the options that it names for every target.
+# options FILE: the options that it names for every target, and for NVIDIA's GPUs.
 options() {
-	sed -nE '/\{ *target|\{ *xfail/d; s/.*dg-(additional-)?options  *"([^"]*)".*/\2/p; s/.*dg-additional-options  *(-[^ ]*) *\}.*/\1/p' "$1" |
+	sed -nE '/offload_target_nvptx/!{/\{ *target|\{ *xfail/d};  s/.*dg-(additional-)?options  *"([^"]*)".*/\2/p; s/.*dg-additional-options  *(-[^ ]*) *\}.*/\1/p' "$1" |
 		tr '\n' ' '
 }
 
@@ -12,8 +12,8 @@ libgomp() {
 	local compiler=$1 file dir status more setting words
 	for file in "${@:2}"; do
 		# What is only compiled, or for other GPUs, or needs the CUDA runtime, or memory that the host and the GPU share,
-		# or is known to fail, or reads what was dumped.
-		if grep -qE 'dg-do  *(compile|link|preprocess|assemble)|dg-error|amdgcn|openacc_(cublas|cudart)|omp_usm|shared_as|dg-xfail-run-if|not_offload|openacc_host|dg-final|gcn' "$file"; then
+		# or is known to fail, or reads what was dumped, or is for machines without a GPU.
+		if grep -qE 'dg-do  *(compile|link|preprocess|assemble)|dg-error|amdgcn|openacc_(cublas|cudart)|omp_usm|shared_as|dg-xfail-run-if|not_offload|! offload_device|openacc_host|dg-final|gcn' "$file"; then
 			continue
 		fi
 		grep -qE 'omp.*target|acc |acc_|openacc' "$file" || continue
