@@ -114,25 +114,6 @@ func action(t *testing.T, inputs map[string]string) (env []string, folder, out s
 	return strings.Fields(string(set)), folder, out, status
 }
 
-const program = `#include <dlfcn.h>
-#include <stdio.h>
-int main(void) {
-	void *lib = dlopen("libcuda.so", RTLD_NOW);
-	if (!lib) { puts(dlerror()); return 1; }
-	int (*init)(unsigned) = (int (*)(unsigned))dlsym(lib, "cuInit");
-	int (*count)(int *) = (int (*)(int *))dlsym(lib, "cuDeviceGetCount");
-	int (*name)(char *, int, int) = (int (*)(char *, int, int))dlsym(lib, "cuDeviceGetName");
-	int n = 0;
-	char text[100];
-	if (init(0) || count(&n)) return 2;
-	for (int i = 0; i < n; i++) {
-		if (name(text, sizeof text, i)) return 3;
-		puts(text);
-	}
-	return 0;
-}
-`
-
 // compiled returns a program in C that prints the names of all devices.
 func compiled(t *testing.T) string {
 	t.Helper()
@@ -140,11 +121,8 @@ func compiled(t *testing.T) string {
 	if err != nil {
 		t.Skip("there is no C compiler")
 	}
-	source, file := filepath.Join(t.TempDir(), "names.c"), filepath.Join(t.TempDir(), "names")
-	if err := os.WriteFile(source, []byte(program), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if out, status := execute(t, nil, cc, "-o", file, source, "-ldl"); status != 0 {
+	file := filepath.Join(t.TempDir(), "names")
+	if out, status := execute(t, nil, cc, "-o", file, "testdata/c/names.c", "-ldl"); status != 0 {
 		t.Fatal(out)
 	}
 	return file
@@ -323,6 +301,50 @@ func TestReleased(t *testing.T) {
 		out, status := execute(t, []string{"CUSIM_DEVICES=3"}, run, "python3", "-c", python)
 		if status != 0 || out != "3\n" {
 			t.Errorf("a program in Python: exit status %d, %s", status, out)
+		}
+	}
+}
+
+// TestWorkflows does what the example of a workflow for each language says, in a copy of its project.
+func TestWorkflows(t *testing.T) {
+	dir, from := released(t), t.TempDir()
+	if err := os.Symlink(dir, filepath.Join(from, "v0.1.0")); err != nil {
+		t.Fatal(err)
+	}
+	languages := []string{"go", "c"}
+	if exec.Command("python3", "-c", "import ctypes").Run() == nil {
+		languages = append(languages, "python")
+	}
+	for _, language := range languages {
+		project := t.TempDir()
+		if err := os.CopyFS(project, os.DirFS(filepath.Join("testdata", language))); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(project, "workflow.yml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		inputs := map[string]string{"url": "file://" + from}
+		for _, m := range regexp.MustCompile(`(?m)^          (version|devices): (.*)$`).FindAllStringSubmatch(string(text), -1) {
+			inputs[m[1]] = m[2]
+		}
+		env, _, out, status := action(t, inputs)
+		if status != 0 {
+			t.Fatalf("%s: exit status %d: %s", language, status, out)
+		}
+		steps := regexp.MustCompile(`(?m)^      - run: (.*)$`).FindAllStringSubmatch(string(text), -1)
+		if len(steps) == 0 {
+			t.Errorf("the workflow for %s has no step", language)
+		}
+		if language == "go" { // the module is not published
+			steps = append([][]string{{"", "go mod edit -replace=github.com/purecu/purecu=" + absolute(t, ".")},
+				{"", "cp " + absolute(t, "go.sum") + " . && go mod tidy"}}, steps...)
+			env = append(env, "CGO_ENABLED=0")
+		}
+		for _, step := range steps {
+			if out, status := execute(t, env, "bash", "-ec", "cd "+project+" && "+step[1]); status != 0 {
+				t.Errorf("%s, %s: exit status %d: %s", language, step[1], status, out)
+			}
 		}
 	}
 }
