@@ -38,6 +38,7 @@ func (d *Driver) enqueueWork(s *stream, w work) (*op, driver.Result) {
 	return d.enqueueOp(s, w.op(nil))
 }
 
+// enqueueOp enqueues an operation of work, if there is memory for what it writes.
 func (d *Driver) enqueueOp(s *stream, o *op) (*op, driver.Result) {
 	if !canProvideFor(o) {
 		return nil, driver.ResultOutOfMemory
