@@ -13,7 +13,7 @@ libgomp() {
 	for file in "${@:2}"; do
 		# What is only compiled, or for other GPUs, or needs the CUDA runtime, or memory that the host and the GPU share,
 		# or is known to fail, or reads what was dumped, or is for machines without a GPU.
-		if grep -qE 'dg-do  *(compile|link|preprocess|assemble)|dg-error|amdgcn|openacc_(cublas|cudart)|omp_usm|shared_as|dg-xfail-run-if|not_offload|! offload_device|openacc_host|dg-final|gcn' "$file"; then
+		if grep -qE 'dg-do  *(compile|link|preprocess|assemble)|dg-error|amdgcn|openacc_(cublas|cudart)|omp_usm|shared_as|dg-xfail-run-if|not_offload|dg-do  *run .*! offload_device|openacc_host|dg-final|gcn' "$file"; then
 			continue
 		fi
 		grep -qE 'omp.*target|acc |acc_|openacc' "$file" || continue

@@ -1,6 +1,8 @@
 package code
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/purecu/purecu/internal/profile"
@@ -59,6 +61,27 @@ func TestNewestPTX(t *testing.T) {
 	} {
 		if got := newestPTX(version); got != want {
 			t.Errorf("CUDA %d: %d, want %d", version, got, want)
+		}
+	}
+}
+
+// BenchmarkCompile compiles a text of 100 kernels with 1,000 instructions each.
+func BenchmarkCompile(b *testing.B) {
+	var text strings.Builder
+	text.WriteString(header)
+	for k := range 100 {
+		fmt.Fprintf(&text, ".visible .entry kernel%d(.param .u64 to)\n{\n\t.reg .b32 %%r<9>;\n\t.reg .b64 %%a;\n", k)
+		text.WriteString("\tld.param.u64 \t%a, [to];\n\tmov.u32 \t%r1, %tid.x;\n")
+		for i := range 998 {
+			fmt.Fprintf(&text, "\tadd.s32 \t%%r%d, %%r%d, %d;\n", i%8+1, (i+7)%8+1, i)
+		}
+		text.WriteString("\tst.global.u32 \t[%a], %r1;\n\tret;\n}\n")
+	}
+	c := &Compiler{GPU: profile.Default(), Version: 13000, ReplacedByGo: func(string) bool { return false }}
+	b.SetBytes(int64(text.Len()))
+	for b.Loop() {
+		if _, problem := c.Compile([]byte(text.String())); problem != nil {
+			b.Fatal(problem.Text)
 		}
 	}
 }
