@@ -247,9 +247,9 @@ func TestArchives(t *testing.T) {
 		if libraries == 0 {
 			t.Errorf("%s has no library", name)
 		}
-		for _, module := range []string{"==== std: ", "==== github.com/purecu/purecu: "} {
-			if !strings.Contains(licenses, module) {
-				t.Errorf("%s has no license %q", name, module)
+		for _, module := range []string{"std", "github.com/ebitengine/purego", "github.com/purecu/purecu"} {
+			if !strings.Contains(licenses, "==== "+module+": ") {
+				t.Errorf("%s has no license of %s", name, module)
 			}
 		}
 	}
@@ -263,14 +263,16 @@ func oldEnough(t *testing.T, name string, content []byte) {
 		t.Errorf("%s: %v", name, err)
 		return
 	}
-	symbols, err := file.ImportedSymbols()
-	if err != nil || len(symbols) == 0 {
-		t.Errorf("%s: %d symbols, %v", name, len(symbols), err)
+	libraries, err := file.DynamicVersionNeeds()
+	if err != nil || len(libraries) == 0 {
+		t.Errorf("%s needs %v, %v", name, libraries, err)
 	}
-	for _, s := range symbols {
-		var minor int
-		if n, _ := fmt.Sscanf(s.Version, "GLIBC_2.%d", &minor); n == 1 && minor > 17 {
-			t.Errorf("%s needs %s of %s", name, s.Name, s.Version)
+	for _, library := range libraries {
+		for _, version := range library.Needs {
+			var minor, patch int
+			if n, _ := fmt.Sscanf(version.Dep, "GLIBC_2.%d.%d", &minor, &patch); n == 0 || minor > 17 {
+				t.Errorf("%s needs %s of %s", name, version.Dep, library.Name)
+			}
 		}
 	}
 }
@@ -311,40 +313,45 @@ func TestWorkflows(t *testing.T) {
 	if err := os.Symlink(dir, filepath.Join(from, "v0.1.0")); err != nil {
 		t.Fatal(err)
 	}
-	languages := []string{"go", "c"}
-	if exec.Command("python3", "-c", "import ctypes").Run() == nil {
-		languages = append(languages, "python")
-	}
-	for _, language := range languages {
-		project := t.TempDir()
-		if err := os.CopyFS(project, os.DirFS(filepath.Join("testdata", language))); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(filepath.Join(project, "workflow.yml"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		inputs := map[string]string{"url": "file://" + from}
-		for _, m := range regexp.MustCompile(`(?m)^          (version|devices): (.*)$`).FindAllStringSubmatch(string(text), -1) {
-			inputs[m[1]] = m[2]
-		}
-		env, _, out, status := action(t, inputs)
-		if status != 0 {
-			t.Fatalf("%s: exit status %d: %s", language, status, out)
-		}
-		steps := regexp.MustCompile(`(?m)^      - run: (.*)$`).FindAllStringSubmatch(string(text), -1)
-		if len(steps) == 0 {
-			t.Errorf("the workflow for %s has no step", language)
-		}
-		if language == "go" { // the module is not published
-			steps = append([][]string{{"", "go mod edit -replace=github.com/purecu/purecu=" + absolute(t, ".")},
-				{"", "cp " + absolute(t, "go.sum") + " . && go mod tidy"}}, steps...)
-			env = append(env, "CGO_ENABLED=0")
-		}
-		for _, step := range steps {
-			if out, status := execute(t, env, "bash", "-ec", "cd "+project+" && "+step[1]); status != 0 {
-				t.Errorf("%s, %s: exit status %d: %s", language, step[1], status, out)
+	for _, language := range []string{"go", "c", "python"} {
+		t.Run(language, func(t *testing.T) {
+			if language == "python" && exec.Command("python3", "-c", "import ctypes").Run() != nil {
+				t.Skip("there is no python3 with ctypes")
 			}
+			testWorkflow(t, language, "file://"+from)
+		})
+	}
+}
+
+func testWorkflow(t *testing.T, language, url string) {
+	project := t.TempDir()
+	if err := os.CopyFS(project, os.DirFS(filepath.Join("testdata", language))); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(project, "workflow.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputs := map[string]string{"url": url}
+	for _, m := range regexp.MustCompile(`(?m)^          (version|devices): (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		inputs[m[1]] = m[2]
+	}
+	env, _, out, status := action(t, inputs)
+	if status != 0 {
+		t.Fatalf("exit status %d: %s", status, out)
+	}
+	steps := regexp.MustCompile(`(?m)^      - run: (.*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(steps) == 0 {
+		t.Error("the workflow has no step")
+	}
+	if language == "go" { // the module is not published
+		steps = append([][]string{{"", "go mod edit -replace=github.com/purecu/purecu=" + absolute(t, ".")},
+			{"", "cp " + absolute(t, "go.sum") + " . && go mod tidy"}}, steps...)
+		env = append(env, "CGO_ENABLED=0")
+	}
+	for _, step := range steps {
+		if out, status := execute(t, env, "bash", "-ec", "cd "+project+" && "+step[1]); status != 0 {
+			t.Errorf("%s: exit status %d: %s", step[1], status, out)
 		}
 	}
 }
