@@ -8,6 +8,7 @@ import (
 	. "github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
+	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
 )
 
@@ -29,6 +30,8 @@ func BenchmarkParts(b *testing.B) {
 	r.addPartsOfLegacyRecord()
 	r.addPartsOfWait()
 	r.addPartsOfEvent()
+	r.addPartsOfStream()
+	r.addPartsOfMemory()
 	for range 1 { // what is measured is not the loop
 		table, _ := costTable(r.take())
 		b.Log(table)
@@ -230,6 +233,10 @@ func (r *costRig) addPartsOfLegacyRecord() {
 			tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) // the driver may refuse it
 			return driver.ResultSuccess
 		}),
+		r.madeCurrent("table, where the context is current", func() driver.Result {
+			tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) // a software driver knows no threads, and refuses it
+			return driver.ResultSuccess
+		}),
 		r.part("table, in the context", call),
 		r.part("and a call in flight, marked for captures", func() driver.Result {
 			if !sc.AcquireGated(sc) || sc.Ctx.CaptureGate.Legacy.IsShut() {
@@ -306,6 +313,66 @@ func (r *costRig) addPartsOfEvent() {
 		r.cu(wholePart, "", func() error {
 			e, err := r.gpu.NewEvent(EventDisableTiming)
 			return closed(e, err)
+		}),
+	}, nil}, 0, nil)
+}
+
+// madeCurrent returns a way that makes a call of the driver on a thread on which the context stays current: what calls on
+// default streams would cost if a goroutine made many without another call of the program between them.
+func (r *costRig) madeCurrent(name string, f func() driver.Result) way {
+	w := r.part(name, f)
+	w.ns = r.onCurrentThread(w.ns)
+	return w
+}
+
+// registered returns a way that makes a call of the driver, and the allocations and the registration with the collector
+// of an object whose state has type S.
+func registered[S any](r *costRig, call func() driver.Result) way {
+	type object struct{ state *S }
+	var keep *object // so that it is on the heap
+	return r.part("and two allocations and a cleanup", func() driver.Result {
+		res := call()
+		keep = &object{new(S)}
+		cleanup := runtime.AddCleanup(keep, func(*S) {}, keep.state)
+		cleanup.Stop()
+		return res
+	})
+}
+
+// addPartsOfStream has the parts of a stream that exists for a moment.
+func (r *costRig) addPartsOfStream() {
+	tab, in := core.Of(r.drv).Table(), r.inContext()
+	call := func() driver.Result {
+		s, res := tab.StreamCreate(in, uint32(StreamNonBlocking))
+		return max(res, tab.StreamDestroy(driver.At{}, s))
+	}
+	r.add(cost{"parts of NewStream + Close", some / 10, []way{
+		r.inCInContext("create_destroy", procName("cuStreamCreate"), procName("cuStreamDestroy"),
+			int(StreamNonBlocking)),
+		r.bare("table, in the context", driver.At{}, func(driver.At) driver.Result { return call() }),
+		registered[core.Stream](r, call),
+		r.cu(wholePart, "", func() error {
+			s, err := r.gpu.NewStream(StreamNonBlocking)
+			return closed(s, err)
+		}),
+	}, nil}, 0, nil)
+}
+
+// addPartsOfMemory has the parts of memory that exists for a moment.
+func (r *costRig) addPartsOfMemory() {
+	const size = 1 << 20
+	tab, in := core.Of(r.drv).Table(), r.inContext()
+	call := func() driver.Result {
+		p, res := tab.MemAlloc(in, size)
+		return max(res, tab.MemFree(in, p))
+	}
+	r.add(cost{"parts of Alloc + Close", some / 10, []way{
+		r.inCInContext("alloc_free", procName("cuMemAlloc"), procName("cuMemFree"), size),
+		r.bare("table, in the context", driver.At{}, func(driver.At) driver.Result { return call() }),
+		registered[memstate.Mem](r, call),
+		r.cu(wholePart, "", func() error {
+			m, err := r.gpu.Alloc(size)
+			return closed(m, err)
 		}),
 	}, nil}, 0, nil)
 }

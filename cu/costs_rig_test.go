@@ -238,15 +238,19 @@ func (b *baseline) procs(args []any) []any {
 // inCInContext is inC for calls that need a current context.
 func (r *costRig) inCInContext(function string, args ...any) way {
 	w := r.inC(function, args...)
-	ns := w.ns
-	w.ns = func(n int) float64 {
+	w.ns = r.onCurrentThread(w.ns)
+	return w
+}
+
+// onCurrentThread makes the context current on the thread of a measurement.
+func (r *costRig) onCurrentThread(ns func(int) float64) func(int) float64 {
+	return func(n int) float64 {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		core.Of(r.drv).Table().CtxPushCurrent(driver.At{}, core.Of(r.gpu).Context.Raw)
 		defer core.Of(r.drv).Table().CtxPopCurrent(driver.At{})
 		return ns(n)
 	}
-	return w
 }
 
 // bare returns the way of calls through the table.
