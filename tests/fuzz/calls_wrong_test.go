@@ -10,62 +10,64 @@ import (
 
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 type soft = driver.Software
 
-// wrongDriver is a driver with a fault, and the topic of sequences that find it.
+// wrongDriver is a driver with a fault, and the topic of sequences that find it. fault returns what override.Driver
+// changes in a driver.
 type wrongDriver struct {
 	topic string
-	wrap  func(soft) soft
+	fault func(soft) any
 }
 
 // wrongCalls are drivers with a fault each.
 var wrongCalls = map[string]wrongDriver{
-	"a size":         {"memory", func(s soft) soft { return wrongRange{s} }},
-	"a result":       {"attributes", func(s soft) soft { return wrongAttribute{s} }},
-	"a memset":       {"copies", func(s soft) soft { return wrongMemset{s} }},
-	"a node":         {"graphs", func(s soft) soft { return wrongNode{s} }},
-	"virtual memory": {"virtual", func(s soft) soft { return wrongMap{s} }},
+	"a size":         {"memory", func(s soft) any { return wrongRange{s} }},
+	"a result":       {"attributes", func(s soft) any { return wrongAttribute{s} }},
+	"a memset":       {"copies", func(s soft) any { return wrongMemset{s} }},
+	"a node":         {"graphs", func(s soft) any { return wrongNode{s} }},
+	"virtual memory": {"virtual", func(s soft) any { return wrongMap{s} }},
 
-	"the size of a library's variable":        {"code", func(s soft) soft { return wrongGlobal{s} }},
-	"a library that is loaded with an error":  {"code", func(s soft) soft { return wrongLoad{s} }},
-	"the names of kernels":                    {"code", func(s soft) soft { return wrongNames{s} }},
-	"the list of kernels":                     {"code", func(s soft) soft { return wrongList{s} }},
-	"a parameter of a kernel":                 {"code", func(s soft) soft { return wrongParam{s} }},
-	"an attribute of a kernel":                {"code", func(s soft) soft { return wrongKernel{s} }},
-	"a linker that accepts everything":        {"code", func(s soft) soft { return wrongInput{s} }},
-	"the image of a linker":                   {"code", func(s soft) soft { return wrongImage{s} }},
-	"an edge that loses its data":             {"edges", func(s soft) soft { return wrongEdge{s} }},
-	"the removal of an edge of a kind alone":  {"edges", func(s soft) soft { return wrongRemoval{s} }},
-	"edges that are listed without data":      {"edges", func(s soft) soft { return wrongEdges{s} }},
-	"the nodes before a node":                 {"edges", func(s soft) soft { return wrongBefore{s} }},
-	"a memset node of any type":               {"nodes", func(s soft) soft { return wrongNewNode{s} }},
-	"a node's new parameters":                 {"nodes", func(s soft) soft { return wrongParams{s} }},
-	"new parameters in an executable graph":   {"nodes", func(s soft) soft { return wrongExecParams{s} }},
-	"the value of a condition":                {"nodes", func(s soft) soft { return wrongCondition{s} }},
-	"the bodies of a conditional node":        {"nodes", func(s soft) soft { return wrongBodies{s} }},
-	"the reason of a failed update":           {"edges", func(s soft) soft { return wrongUpdate{s} }},
-	"the node that a failed update names":     {"edges", func(s soft) soft { return wrongNamed{s} }},
-	"the node that a newer update names":      {"edges", func(s soft) soft { return wrongNamedV2{s} }},
-	"a batch that loses an operation":         {"memops", func(s soft) soft { return wrongBatch{s} }},
-	"flags of a wait":                         {"memops", func(s soft) soft { return wrongWait{s} }},
-	"a word of 64 bits":                       {"memops", func(s soft) soft { return wrongWord{s} }},
-	"operations of a node":                    {"memops", func(s soft) soft { return wrongOps{s} }},
-	"operations of an executable graph":       {"memops", func(s soft) soft { return wrongExecOps{s} }},
-	"the index of a copy that is refused":     {"batches", func(s soft) soft { return wrongIndex{s} }},
-	"a batch that makes no copy if one fails": {"batches", func(s soft) soft { return wrongCopies{s} }},
-	"a box without its last row":              {"batches", func(s soft) soft { return wrongBox{s} }},
-	"the place of a prefetch":                 {"batches", func(s soft) soft { return wrongPlace{s} }},
-	"a discard of any memory":                 {"batches", func(s soft) soft { return wrongDiscard{s} }},
-	"a discard with wrong places":             {"batches", func(s soft) soft { return wrongDiscardTo{s} }},
-	"an attribute of a list":                  {"batches", func(s soft) soft { return wrongPointer{s} }},
-	"attributes that are not copied":          {"attributes", func(s soft) soft { return wrongStream{s} }},
-	"a context for some multiprocessors":      {"attributes", func(s soft) soft { return wrongAffinity{s} }},
-	"the reference of a mapping":              {"virtual", func(s soft) soft { return wrongRetain{s} }},
+	"the size of a library's variable":        {"code", func(s soft) any { return wrongGlobal{s} }},
+	"a library that is loaded with an error":  {"code", func(s soft) any { return wrongLoad{s} }},
+	"the names of kernels":                    {"code", func(s soft) any { return wrongNames{s} }},
+	"the list of kernels":                     {"code", func(s soft) any { return wrongList{s} }},
+	"a parameter of a kernel":                 {"code", func(s soft) any { return wrongParam{s} }},
+	"an attribute of a kernel":                {"code", func(s soft) any { return wrongKernel{s} }},
+	"a linker that accepts everything":        {"code", func(s soft) any { return wrongInput{s} }},
+	"the image of a linker":                   {"code", func(s soft) any { return wrongImage{s} }},
+	"an edge that loses its data":             {"edges", func(s soft) any { return wrongEdge{s} }},
+	"the removal of an edge of a kind alone":  {"edges", func(s soft) any { return wrongRemoval{s} }},
+	"edges that are listed without data":      {"edges", func(s soft) any { return wrongEdges{s} }},
+	"the nodes before a node":                 {"edges", func(s soft) any { return wrongBefore{s} }},
+	"a memset node of any type":               {"nodes", func(s soft) any { return wrongNewNode{s} }},
+	"a node's new parameters":                 {"nodes", func(s soft) any { return wrongParams{s} }},
+	"new parameters in an executable graph":   {"nodes", func(s soft) any { return wrongExecParams{s} }},
+	"the value of a condition":                {"nodes", func(s soft) any { return wrongCondition{s} }},
+	"the bodies of a conditional node":        {"nodes", func(s soft) any { return wrongBodies{s} }},
+	"the reason of a failed update":           {"edges", func(s soft) any { return wrongUpdate{s} }},
+	"the node that a failed update names":     {"edges", func(s soft) any { return wrongNamed{s} }},
+	"the node that a newer update names":      {"edges", func(s soft) any { return wrongNamedV2{s} }},
+	"a batch that loses an operation":         {"memops", func(s soft) any { return wrongBatch{s} }},
+	"flags of a wait":                         {"memops", func(s soft) any { return wrongWait{s} }},
+	"a word of 64 bits":                       {"memops", func(s soft) any { return wrongWord{s} }},
+	"operations of a node":                    {"memops", func(s soft) any { return wrongOps{s} }},
+	"operations of an executable graph":       {"memops", func(s soft) any { return wrongExecOps{s} }},
+	"the index of a copy that is refused":     {"batches", func(s soft) any { return wrongIndex{s} }},
+	"a batch that makes no copy if one fails": {"batches", func(s soft) any { return wrongCopies{s} }},
+	"a box without its last row":              {"batches", func(s soft) any { return wrongBox{s} }},
+	"the place of a prefetch":                 {"batches", func(s soft) any { return wrongPlace{s} }},
+	"a discard of any memory":                 {"batches", func(s soft) any { return wrongDiscard{s} }},
+	"a discard with wrong places":             {"batches", func(s soft) any { return wrongDiscardTo{s} }},
+	"an attribute of a list":                  {"batches", func(s soft) any { return wrongPointer{s} }},
+	"attributes that are not copied":          {"attributes", func(s soft) any { return wrongStream{s} }},
+	"a context for some multiprocessors":      {"attributes", func(s soft) any { return wrongAffinity{s} }},
+	"the reference of a mapping":              {"virtual", func(s soft) any { return wrongRetain{s} }},
 }
 
-type wrongRange struct{ driver.Software }
+type wrongRange struct{ Software driver.Software }
 
 func (w wrongRange) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64,
 	driver.Result) {
@@ -73,7 +75,7 @@ func (w wrongRange) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (d
 	return base, n | 1, r
 }
 
-type wrongAttribute struct{ driver.Software }
+type wrongAttribute struct{ Software driver.Software }
 
 func (w wrongAttribute) FuncSetAttribute(th *driver.Thread, f driver.Function, attr, value int32) driver.Result {
 	if r := w.Software.FuncSetAttribute(th, f, attr,
@@ -83,20 +85,20 @@ func (w wrongAttribute) FuncSetAttribute(th *driver.Thread, f driver.Function, a
 	return ok
 }
 
-type wrongMemset struct{ driver.Software }
+type wrongMemset struct{ Software driver.Software }
 
 func (w wrongMemset) MemsetD8Async(th *driver.Thread, p driver.DevicePtr, v uint8, n uint64,
 	s driver.Stream) driver.Result {
 	return w.Software.MemsetD8Async(th, p, v, n-n/100, s)
 }
 
-type wrongNode struct{ driver.Software }
+type wrongNode struct{ Software driver.Software }
 
 func (w wrongNode) GraphNodeSetEnabled(*driver.Thread, driver.GraphExec, driver.GraphNode, uint32) driver.Result {
 	return ok
 }
 
-type wrongMap struct{ driver.Software }
+type wrongMap struct{ Software driver.Software }
 
 func (w wrongMap) MemSetAccess(th *driver.Thread, p driver.DevicePtr, n uint64,
 	list []driver.MemAccessDesc) driver.Result {
@@ -104,7 +106,7 @@ func (w wrongMap) MemSetAccess(th *driver.Thread, p driver.DevicePtr, n uint64,
 	return w.Software.MemSetAccess(th, p, n, list)
 }
 
-type wrongGlobal struct{ driver.Software }
+type wrongGlobal struct{ Software driver.Software }
 
 func (w wrongGlobal) LibraryGetGlobal(th *driver.Thread, l driver.LibraryHandle, name string) (driver.DevicePtr,
 	uint64, driver.Result) {
@@ -112,7 +114,7 @@ func (w wrongGlobal) LibraryGetGlobal(th *driver.Thread, l driver.LibraryHandle,
 	return p, min(n, 16), r
 }
 
-type wrongLoad struct{ driver.Software }
+type wrongLoad struct{ Software driver.Software }
 
 func (w wrongLoad) LibraryGetModule(th *driver.Thread, l driver.LibraryHandle) (driver.Module, driver.Result) {
 	m, r := w.Software.LibraryGetModule(th, l)
@@ -122,14 +124,14 @@ func (w wrongLoad) LibraryGetModule(th *driver.Thread, l driver.LibraryHandle) (
 	return m, r
 }
 
-type wrongNames struct{ driver.Software }
+type wrongNames struct{ Software driver.Software }
 
 func (w wrongNames) KernelGetName(th *driver.Thread, k driver.Kernel) (string, driver.Result) {
 	name, r := w.Software.KernelGetName(th, k)
 	return name[:min(len(name), 6)], r
 }
 
-type wrongList struct{ driver.Software }
+type wrongList struct{ Software driver.Software }
 
 func (w wrongList) LibraryEnumerateKernels(th *driver.Thread, list []driver.Kernel,
 	l driver.LibraryHandle) driver.Result {
@@ -138,14 +140,14 @@ func (w wrongList) LibraryEnumerateKernels(th *driver.Thread, list []driver.Kern
 	return r
 }
 
-type wrongParam struct{ driver.Software }
+type wrongParam struct{ Software driver.Software }
 
 func (w wrongParam) KernelGetParamInfo(th *driver.Thread, k driver.Kernel, i uint64) (uint64, uint64, driver.Result) {
 	off, n, r := w.Software.KernelGetParamInfo(th, k, i)
 	return (off + 3) &^ 3, n, r
 }
 
-type wrongKernel struct{ driver.Software }
+type wrongKernel struct{ Software driver.Software }
 
 func (w wrongKernel) KernelSetAttribute(th *driver.Thread, attr, value int32, k driver.Kernel,
 	dev driver.Device) driver.Result {
@@ -155,7 +157,7 @@ func (w wrongKernel) KernelSetAttribute(th *driver.Thread, attr, value int32, k 
 	return r
 }
 
-type wrongInput struct{ driver.Software }
+type wrongInput struct{ Software driver.Software }
 
 func (w wrongInput) LinkAddData(th *driver.Thread, l driver.LinkState, typ int32, data []byte, name string,
 	o []uint32,
@@ -166,14 +168,14 @@ func (w wrongInput) LinkAddData(th *driver.Thread, l driver.LinkState, typ int32
 	return ok
 }
 
-type wrongImage struct{ driver.Software }
+type wrongImage struct{ Software driver.Software }
 
 func (w wrongImage) LinkComplete(th *driver.Thread, l driver.LinkState) (driver.HostPtr, uint64, driver.Result) {
 	p, n, r := w.Software.LinkComplete(th, l)
 	return p, n / 2, r
 }
 
-type wrongEdge struct{ driver.Software }
+type wrongEdge struct{ Software driver.Software }
 
 func (w wrongEdge) GraphAddDependenciesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
@@ -185,7 +187,7 @@ func (w wrongEdge) GraphAddDependenciesV2(th *driver.Thread, g driver.Graph, fro
 	return r
 }
 
-type wrongRemoval struct{ driver.Software }
+type wrongRemoval struct{ Software driver.Software }
 
 func (w wrongRemoval) GraphRemoveDependenciesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) driver.Result {
@@ -197,7 +199,7 @@ func (w wrongRemoval) GraphRemoveDependenciesV2(th *driver.Thread, g driver.Grap
 	return w.Software.GraphRemoveDependenciesV2(th, g, from, to, data)
 }
 
-type wrongEdges struct{ driver.Software }
+type wrongEdges struct{ Software driver.Software }
 
 func (w wrongEdges) GraphGetEdgesV2(th *driver.Thread, g driver.Graph, from, to []driver.GraphNode,
 	data []driver.GraphEdgeData) (uint64, driver.Result) {
@@ -207,14 +209,14 @@ func (w wrongEdges) GraphGetEdgesV2(th *driver.Thread, g driver.Graph, from, to 
 	return w.Software.GraphGetEdgesV2(th, g, from, to, data)
 }
 
-type wrongBefore struct{ driver.Software }
+type wrongBefore struct{ Software driver.Software }
 
 func (w wrongBefore) GraphNodeGetDependenciesV2(th *driver.Thread, n driver.GraphNode, list []driver.GraphNode,
 	data []driver.GraphEdgeData) (uint64, driver.Result) {
 	return w.Software.GraphNodeGetDependentNodesV2(th, n, list, data)
 }
 
-type wrongNewNode struct{ driver.Software }
+type wrongNewNode struct{ Software driver.Software }
 
 func (w wrongNewNode) GraphAddNode(th *driver.Thread, g driver.Graph, after []driver.GraphNode,
 	data []driver.GraphEdgeData,
@@ -225,7 +227,7 @@ func (w wrongNewNode) GraphAddNode(th *driver.Thread, g driver.Graph, after []dr
 	return w.Software.GraphAddNode(th, g, after, data, p)
 }
 
-type wrongParams struct{ driver.Software }
+type wrongParams struct{ Software driver.Software }
 
 func (w wrongParams) GraphNodeSetParams(th *driver.Thread, n driver.GraphNode,
 	p driver.GraphNodeParams) driver.Result {
@@ -235,7 +237,7 @@ func (w wrongParams) GraphNodeSetParams(th *driver.Thread, n driver.GraphNode,
 	return w.Software.GraphNodeSetParams(th, n, p)
 }
 
-type wrongExecParams struct{ driver.Software }
+type wrongExecParams struct{ Software driver.Software }
 
 func (w wrongExecParams) GraphExecNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p driver.GraphNodeParams) driver.Result {
@@ -245,7 +247,7 @@ func (w wrongExecParams) GraphExecNodeSetParams(th *driver.Thread, x driver.Grap
 	return w.Software.GraphExecNodeSetParams(th, x, n, p)
 }
 
-type wrongCondition struct{ driver.Software }
+type wrongCondition struct{ Software driver.Software }
 
 func (w wrongCondition) GraphConditionalHandleCreate(th *driver.Thread, g driver.Graph, c driver.Context, v,
 	flags uint32) (
@@ -253,7 +255,7 @@ func (w wrongCondition) GraphConditionalHandleCreate(th *driver.Thread, g driver
 	return w.Software.GraphConditionalHandleCreate(th, g, c, min(v, 1), flags)
 }
 
-type wrongBodies struct{ driver.Software }
+type wrongBodies struct{ Software driver.Software }
 
 func (w wrongBodies) GraphAddNode(th *driver.Thread, g driver.Graph, after []driver.GraphNode,
 	data []driver.GraphEdgeData,
@@ -264,7 +266,7 @@ func (w wrongBodies) GraphAddNode(th *driver.Thread, g driver.Graph, after []dri
 	return w.Software.GraphAddNode(th, g, after, data, p)
 }
 
-type wrongUpdate struct{ driver.Software }
+type wrongUpdate struct{ Software driver.Software }
 
 func (w wrongUpdate) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	g driver.Graph) (driver.GraphExecUpdateResultInfo,
@@ -276,7 +278,7 @@ func (w wrongUpdate) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	return info, r
 }
 
-type wrongNamed struct{ driver.Software }
+type wrongNamed struct{ Software driver.Software }
 
 func (w wrongNamed) GraphExecUpdate(th *driver.Thread, x driver.GraphExec,
 	g driver.Graph) (driver.GraphNode, int32, driver.Result) {
@@ -287,7 +289,7 @@ func (w wrongNamed) GraphExecUpdate(th *driver.Thread, x driver.GraphExec,
 	return n, why, r
 }
 
-type wrongNamedV2 struct{ driver.Software }
+type wrongNamedV2 struct{ Software driver.Software }
 
 func (w wrongNamedV2) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	g driver.Graph) (driver.GraphExecUpdateResultInfo,
@@ -299,7 +301,7 @@ func (w wrongNamedV2) GraphExecUpdateV2(th *driver.Thread, x driver.GraphExec,
 	return info, r
 }
 
-type wrongBatch struct{ driver.Software }
+type wrongBatch struct{ Software driver.Software }
 
 func (w wrongBatch) StreamBatchMemOp(th *driver.Thread, s driver.Stream, ops []driver.StreamBatchMemOpParams,
 	flags uint32) driver.Result {
@@ -307,21 +309,21 @@ func (w wrongBatch) StreamBatchMemOp(th *driver.Thread, s driver.Stream, ops []d
 	return r
 }
 
-type wrongWait struct{ driver.Software }
+type wrongWait struct{ Software driver.Software }
 
 func (w wrongWait) StreamWaitValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, v uint64,
 	flags uint32) driver.Result {
 	return w.Software.StreamWaitValue64(th, s, p, v, flags&^4)
 }
 
-type wrongWord struct{ driver.Software }
+type wrongWord struct{ Software driver.Software }
 
 func (w wrongWord) StreamWriteValue64(th *driver.Thread, s driver.Stream, p driver.DevicePtr, v uint64,
 	flags uint32) driver.Result {
 	return w.Software.StreamWriteValue64(th, s, p, uint64(uint32(v)), flags)
 }
 
-type wrongOps struct{ driver.Software }
+type wrongOps struct{ Software driver.Software }
 
 func (w wrongOps) GraphBatchMemOpNodeSetParams(th *driver.Thread, n driver.GraphNode,
 	p driver.BatchMemOpNodeParams) driver.Result {
@@ -333,7 +335,7 @@ func (w wrongOps) GraphBatchMemOpNodeSetParams(th *driver.Thread, n driver.Graph
 	return r
 }
 
-type wrongExecOps struct{ driver.Software }
+type wrongExecOps struct{ Software driver.Software }
 
 func (w wrongExecOps) GraphExecBatchMemOpNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
 	p driver.BatchMemOpNodeParams) driver.Result {
@@ -347,7 +349,7 @@ func (w wrongExecOps) GraphExecBatchMemOpNodeSetParams(th *driver.Thread, x driv
 	return w.Software.GraphExecBatchMemOpNodeSetParams(th, x, n, p)
 }
 
-type wrongIndex struct{ driver.Software }
+type wrongIndex struct{ Software driver.Software }
 
 func (w wrongIndex) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
 	attrs []driver.MemcpyAttributes, indexes []uint64, s driver.Stream) (uint64, driver.Result) {
@@ -358,7 +360,7 @@ func (w wrongIndex) MemcpyBatchAsyncV1(th *driver.Thread, dsts, srcs []driver.De
 	return i, r
 }
 
-type wrongCopies struct{ driver.Software }
+type wrongCopies struct{ Software driver.Software }
 
 func (w wrongCopies) MemcpyBatchAsync(th *driver.Thread, dsts, srcs []driver.DevicePtr, sizes []uint64,
 	attrs []driver.MemcpyAttributes, indexes []uint64, s driver.Stream) driver.Result {
@@ -368,7 +370,7 @@ func (w wrongCopies) MemcpyBatchAsync(th *driver.Thread, dsts, srcs []driver.Dev
 	return w.Software.MemcpyBatchAsync(th, dsts, srcs, sizes, attrs, indexes, s)
 }
 
-type wrongBox struct{ driver.Software }
+type wrongBox struct{ Software driver.Software }
 
 func (w wrongBox) Memcpy3DBatchAsync(th *driver.Thread, list []driver.Memcpy3DBatchOp, flags uint64,
 	s driver.Stream) driver.Result {
@@ -381,7 +383,7 @@ func (w wrongBox) Memcpy3DBatchAsync(th *driver.Thread, list []driver.Memcpy3DBa
 	return w.Software.Memcpy3DBatchAsync(th, list, flags, s)
 }
 
-type wrongPlace struct{ driver.Software }
+type wrongPlace struct{ Software driver.Software }
 
 func (w wrongPlace) MemPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
 	places []driver.MemLocation,
@@ -392,7 +394,7 @@ func (w wrongPlace) MemPrefetchBatchAsync(th *driver.Thread, addrs []driver.Devi
 	return w.Software.MemPrefetchBatchAsync(th, addrs, sizes, places, indexes, flags, s)
 }
 
-type wrongDiscard struct{ driver.Software }
+type wrongDiscard struct{ Software driver.Software }
 
 func (w wrongDiscard) MemDiscardBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64, flags uint64,
 	s driver.Stream) driver.Result {
@@ -403,14 +405,14 @@ func (w wrongDiscard) MemDiscardBatchAsync(th *driver.Thread, addrs []driver.Dev
 	return r
 }
 
-type wrongDiscardTo struct{ driver.Software }
+type wrongDiscardTo struct{ Software driver.Software }
 
 func (w wrongDiscardTo) MemDiscardAndPrefetchBatchAsync(th *driver.Thread, addrs []driver.DevicePtr, sizes []uint64,
 	places []driver.MemLocation, indexes []uint64, flags uint64, s driver.Stream) driver.Result {
 	return w.Software.MemDiscardBatchAsync(th, addrs, sizes, flags, s)
 }
 
-type wrongPointer struct{ driver.Software }
+type wrongPointer struct{ Software driver.Software }
 
 func (w wrongPointer) PointerGetAttributes(th *driver.Thread, attrs []int32, data []unsafe.Pointer,
 	p driver.DevicePtr) driver.Result {
@@ -423,7 +425,7 @@ func (w wrongPointer) PointerGetAttributes(th *driver.Thread, attrs []int32, dat
 	return r
 }
 
-type wrongStream struct{ driver.Software }
+type wrongStream struct{ Software driver.Software }
 
 func (w wrongStream) StreamCopyAttributes(th *driver.Thread, to, from driver.Stream) driver.Result {
 	v, q := w.Software.StreamGetAttribute(th, to, driver.CU_LAUNCH_ATTRIBUTE_PRIORITY)
@@ -434,7 +436,7 @@ func (w wrongStream) StreamCopyAttributes(th *driver.Thread, to, from driver.Str
 	return r
 }
 
-type wrongAffinity struct{ driver.Software }
+type wrongAffinity struct{ Software driver.Software }
 
 func (w wrongAffinity) CtxCreate(th *driver.Thread, _ *driver.CtxCreateParams, flags uint32,
 	dev driver.Device) (driver.Context,
@@ -442,7 +444,7 @@ func (w wrongAffinity) CtxCreate(th *driver.Thread, _ *driver.CtxCreateParams, f
 	return w.Software.CtxCreate(th, nil, flags, dev)
 }
 
-type wrongRetain struct{ driver.Software }
+type wrongRetain struct{ Software driver.Software }
 
 func (w wrongRetain) MemRetainAllocationHandle(th *driver.Thread,
 	p driver.HostPtr) (driver.MemGenericAllocationHandle, driver.Result) {
@@ -467,8 +469,8 @@ func TestWrongCalls(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			good := softCaller("good", true)
 			sim := cusim.New(cusim.VirtualTime())
-			bad := &caller{Table: driver.NewSoftware(wrong.wrap(sim.Software())), name: "wrong", soft: sim,
-				virtual: true}
+			faulty := override.Driver(sim.Software(), wrong.fault(sim.Software()))
+			bad := &caller{Table: driver.NewSoftware(faulty), name: "wrong", soft: sim, virtual: true}
 			pair := [2]*caller{good, bad}
 			for _, c := range pair {
 				c.topics = topicsOf(t, wrong.topic)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // base is a driver whose synchronization does not hang, whatever a mutant does with the work.
@@ -64,7 +65,7 @@ func (b base) capturing(th *driver.Thread, s driver.Stream) bool {
 // noLegacyBarrier creates streams that do not wait for the legacy default stream, although their
 // flags say so.
 type noLegacyBarrier struct {
-	base
+	base  base
 	flags map[driver.Stream]uint32
 }
 
@@ -82,7 +83,7 @@ func (d noLegacyBarrier) StreamGetFlags(th *driver.Thread, s driver.Stream) (uin
 }
 
 // staysComplete returns that an event of an ended capture is complete.
-type staysComplete struct{ base }
+type staysComplete struct{ base base }
 
 func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
 	if r := d.base.EventQuery(th, e); r != driver.ResultInvalidValue {
@@ -93,12 +94,12 @@ func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Resu
 
 // oldPoint always keeps the first record of an event.
 type oldPoint struct {
-	base
+	base     base
 	recorded map[driver.Event]bool
 }
 
 func (d oldPoint) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
-	if d.recorded[e] && !d.capturing(th, s) {
+	if d.recorded[e] && !d.base.capturing(th, s) {
 		return ok
 	}
 	r := d.base.EventRecord(th, e, s)
@@ -107,17 +108,17 @@ func (d oldPoint) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream
 }
 
 // noWait does not make streams wait for events.
-type noWait struct{ base }
+type noWait struct{ base base }
 
 func (d noWait) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
-	if flags == 0 && d.pending(e) {
+	if flags == 0 && d.base.pending(e) {
 		return ok
 	}
 	return d.base.StreamWaitEvent(th, s, e, flags)
 }
 
 // early returns that events are complete before they are.
-type early struct{ base }
+type early struct{ base base }
 
 func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
 	if r := d.base.EventQuery(th, e); r != driver.ResultNotReady {
@@ -128,7 +129,7 @@ func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
 
 // otherEvent measures the time to the event that was recorded last, if possible.
 type otherEvent struct {
-	base
+	base base
 	last *driver.Event
 }
 
@@ -146,7 +147,7 @@ func (d otherEvent) EventDestroy(th *driver.Thread, e driver.Event) driver.Resul
 
 func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Event) (float32, driver.Result) {
 	ms, r := d.base.EventElapsedTimeV2(th, start, end)
-	if r == ok && start != end && *d.last != 0 && d.complete(*d.last) {
+	if r == ok && start != end && *d.last != 0 && d.base.complete(*d.last) {
 		if other, r := d.base.EventElapsedTimeV2(th, start, *d.last); r == ok {
 			return other, ok
 		}
@@ -155,7 +156,7 @@ func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Even
 }
 
 // noExternal makes no node of an external record.
-type noExternal struct{ base }
+type noExternal struct{ base base }
 
 func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
 	if status, r := d.base.StreamIsCapturing(th, s); r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
@@ -165,7 +166,7 @@ func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s dr
 }
 
 // noOldMode does not return the old mode of an exchange.
-type noOldMode struct{ base }
+type noOldMode struct{ base base }
 
 func (d noOldMode) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
 	_, r := d.base.ThreadExchangeStreamCaptureMode(th, mode)
@@ -173,7 +174,7 @@ func (d noOldMode) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32
 }
 
 // anyContext accepts events of other contexts.
-type anyContext struct{ base }
+type anyContext struct{ base base }
 
 func (d anyContext) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
 	if r := d.base.EventRecord(th, e, s); r != driver.ResultInvalidHandle {
@@ -183,7 +184,7 @@ func (d anyContext) EventRecord(th *driver.Thread, e driver.Event, s driver.Stre
 }
 
 // alwaysTimed makes every event a timed one.
-type alwaysTimed struct{ base }
+type alwaysTimed struct{ base base }
 
 func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event, driver.Result) {
 	if flags <= 3 {
@@ -194,7 +195,7 @@ func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event,
 
 // newestOnly ignores records in the status of a stream.
 type newestOnly struct {
-	base
+	base   base
 	newest map[driver.Stream]bool
 }
 
@@ -213,7 +214,7 @@ func (d newestOnly) StreamQuery(th *driver.Thread, s driver.Stream) driver.Resul
 
 // anyGraph accepts a wrong end of a capture.
 type anyGraph struct {
-	base
+	base base
 	code driver.Result
 }
 
@@ -226,7 +227,7 @@ func (d anyGraph) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.G
 }
 
 // pushTwice pushes a context twice.
-type pushTwice struct{ base }
+type pushTwice struct{ base base }
 
 func (d pushTwice) CtxPushCurrent(th *driver.Thread, c driver.Context) driver.Result {
 	d.base.CtxPushCurrent(th, c)
@@ -234,7 +235,7 @@ func (d pushTwice) CtxPushCurrent(th *driver.Thread, c driver.Context) driver.Re
 }
 
 // popOne leaves the last context on the stack.
-type popOne struct{ base }
+type popOne struct{ base base }
 
 func (d popOne) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result) {
 	c, r := d.base.CtxPopCurrent(th)
@@ -245,13 +246,13 @@ func (d popOne) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result)
 }
 
 // leaks destroys no streams.
-type leaks struct{ base }
+type leaks struct{ base base }
 
 func (d leaks) StreamDestroy(*driver.Thread, driver.Stream) driver.Result { return ok }
 
 // freePriority does not limit priorities to their range.
 type freePriority struct {
-	base
+	base  base
 	asked map[driver.Stream]int32
 }
 
@@ -270,31 +271,31 @@ func (d freePriority) StreamGetPriority(th *driver.Thread, s driver.Stream) (int
 }
 
 // noContextWait does not make a context wait for an event.
-type noContextWait struct{ base }
+type noContextWait struct{ base base }
 
 func (d noContextWait) CtxWaitEvent(th *driver.Thread, c driver.Context, e driver.Event) driver.Result {
-	if d.pending(e) {
+	if d.base.pending(e) {
 		return ok
 	}
 	return d.base.CtxWaitEvent(th, c, e)
 }
 
 // noLaunch launches graphs without their work.
-type noLaunch struct{ base }
+type noLaunch struct{ base base }
 
 func (d noLaunch) GraphLaunch(*driver.Thread, driver.GraphExec, driver.Stream) driver.Result {
 	return ok
 }
 
 // oneThread uses a thread in global mode for every query of an event.
-type oneThread struct{ base }
+type oneThread struct{ base base }
 
 func (d oneThread) EventQuery(_ *driver.Thread, e driver.Event) driver.Result {
 	return d.base.EventQuery(new(driver.Thread), e)
 }
 
 // failedRecord records an event even if the record fails: on another stream.
-type failedRecord struct{ base }
+type failedRecord struct{ base base }
 
 func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
 	r := d.base.EventRecordWithFlags(th, e, s, flags)
@@ -306,8 +307,8 @@ func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s 
 
 // staysCapturing returns that streams are being captured although their capture has ended.
 type staysCapturing struct {
-	base
-	was map[driver.Stream]bool
+	base base
+	was  map[driver.Stream]bool
 }
 
 func (d staysCapturing) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
@@ -323,31 +324,31 @@ func (d staysCapturing) StreamIsCapturing(th *driver.Thread, s driver.Stream) (i
 	return status, r
 }
 
-// mutants returns a function for each mutant, which makes the mutant from a driver.
-func mutants() map[string]func(base) driver.Software {
-	return map[string]func(base) driver.Software{
-		"a legacy barrier is dropped":            func(b base) driver.Software { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
-		"a captured event stays complete":        func(b base) driver.Software { return staysComplete{b} },
-		"a record keeps the old point":           func(b base) driver.Software { return oldPoint{b, make(map[driver.Event]bool)} },
-		"a wait is ignored":                      func(b base) driver.Software { return noWait{b} },
-		"a query says complete too early":        func(b base) driver.Software { return early{b} },
-		"a time is that of another event":        func(b base) driver.Software { return otherEvent{b, new(driver.Event)} },
-		"an external record is not made":         func(b base) driver.Software { return noExternal{b} },
-		"an exchange forgets the old mode":       func(b base) driver.Software { return noOldMode{b} },
-		"another context's event is accepted":    func(b base) driver.Software { return anyContext{b} },
-		"a flag is ignored":                      func(b base) driver.Software { return alwaysTimed{b} },
-		"a stream ignores its newest work":       func(b base) driver.Software { return newestOnly{b, make(map[driver.Stream]bool)} },
-		"an unjoined capture is accepted":        func(b base) driver.Software { return anyGraph{b, driver.ResultStreamCaptureUnjoined} },
-		"an invalidated capture is accepted":     func(b base) driver.Software { return anyGraph{b, driver.ResultStreamCaptureInvalidated} },
-		"a push pushes twice":                    func(b base) driver.Software { return pushTwice{b} },
-		"a pop leaves the last one":              func(b base) driver.Software { return popOne{b} },
-		"a stream is not destroyed":              func(b base) driver.Software { return leaks{b} },
-		"a priority is out of range":             func(b base) driver.Software { return freePriority{b, make(map[driver.Stream]int32)} },
-		"a context's wait is ignored":            func(b base) driver.Software { return noContextWait{b} },
-		"a graph is not run":                     func(b base) driver.Software { return noLaunch{b} },
-		"a thread's mode is ignored":             func(b base) driver.Software { return oneThread{b} },
-		"a stream is not free after its capture": func(b base) driver.Software { return staysCapturing{b, make(map[driver.Stream]bool)} },
-		"a record that fails changes an event":   func(b base) driver.Software { return failedRecord{b} },
+// mutants returns a function for each mutant, which makes from a driver what override.Driver changes in the driver.
+func mutants() map[string]func(base) any {
+	return map[string]func(base) any{
+		"a legacy barrier is dropped":            func(b base) any { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
+		"a captured event stays complete":        func(b base) any { return staysComplete{b} },
+		"a record keeps the old point":           func(b base) any { return oldPoint{b, make(map[driver.Event]bool)} },
+		"a wait is ignored":                      func(b base) any { return noWait{b} },
+		"a query says complete too early":        func(b base) any { return early{b} },
+		"a time is that of another event":        func(b base) any { return otherEvent{b, new(driver.Event)} },
+		"an external record is not made":         func(b base) any { return noExternal{b} },
+		"an exchange forgets the old mode":       func(b base) any { return noOldMode{b} },
+		"another context's event is accepted":    func(b base) any { return anyContext{b} },
+		"a flag is ignored":                      func(b base) any { return alwaysTimed{b} },
+		"a stream ignores its newest work":       func(b base) any { return newestOnly{b, make(map[driver.Stream]bool)} },
+		"an unjoined capture is accepted":        func(b base) any { return anyGraph{b, driver.ResultStreamCaptureUnjoined} },
+		"an invalidated capture is accepted":     func(b base) any { return anyGraph{b, driver.ResultStreamCaptureInvalidated} },
+		"a push pushes twice":                    func(b base) any { return pushTwice{b} },
+		"a pop leaves the last one":              func(b base) any { return popOne{b} },
+		"a stream is not destroyed":              func(b base) any { return leaks{b} },
+		"a priority is out of range":             func(b base) any { return freePriority{b, make(map[driver.Stream]int32)} },
+		"a context's wait is ignored":            func(b base) any { return noContextWait{b} },
+		"a graph is not run":                     func(b base) any { return noLaunch{b} },
+		"a thread's mode is ignored":             func(b base) any { return oneThread{b} },
+		"a stream is not free after its capture": func(b base) any { return staysCapturing{b, make(map[driver.Stream]bool)} },
+		"a record that fails changes an event":   func(b base) any { return failedRecord{b} },
 	}
 }
 
@@ -358,7 +359,10 @@ func TestMutants(t *testing.T) {
 	healthy := simulated("healthy", true, func(s driver.Software) driver.Software { return newBase(s) })
 	for name, mutate := range mutants() {
 		t.Run(name, func(t *testing.T) {
-			sick := simulated("mutant", true, func(s driver.Software) driver.Software { return mutate(newBase(s)) })
+			sick := simulated("mutant", true, func(s driver.Software) driver.Software {
+				b := newBase(s)
+				return override.Driver(b, mutate(b))
+			})
 			fails := func(p program, patience time.Duration) error {
 				_, err := sick.run(p, patience)
 				return err
