@@ -13,12 +13,13 @@ import (
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // recordHook calls a function in each record.
 type recordHook struct {
-	driver.Software
-	during func()
+	Software driver.Software
+	during   func()
 }
 
 func (d *recordHook) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
@@ -37,7 +38,7 @@ func TestRecordsAtGate(t *testing.T) {
 			t.Errorf("during a record busy: %v, shut: %v", gate.Busy(), gate.IsShut())
 		}
 	}}
-	drv := Need(Open(WithSoftware(driver.Provide(hook))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(hook)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	gate = &core.Of(gpu).Context.CaptureGate.Legacy
 	legacy, second := Need(gpu.LegacyStream())(t), Need(gpu.LegacyStream())(t)
@@ -91,7 +92,7 @@ func TestRecordsAtGate(t *testing.T) {
 // tracer is called when the record has left the gate, so that a capture in it waits for nothing.
 func TestTracerAddedDuringRecord(t *testing.T) {
 	hook := &recordHook{Software: cusim.New().Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(hook))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(hook)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	gate := &core.Of(gpu).Context.CaptureGate.Legacy
 	legacy, blocking := Need(gpu.LegacyStream())(t), Need(gpu.NewStream(StreamDefault))(t)

@@ -20,12 +20,13 @@ import (
 	"github.com/purecu/purecu/internal/capturegate"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
 // against captures, while one of these captures begins or ends.
 type racyCaptures struct {
-	driver.Software
+	Software driver.Software
 	mu       sync.Mutex
 	contexts map[driver.Context]*underWay
 	blocking map[driver.Stream]bool
@@ -614,7 +615,7 @@ func ofCapture(err error) bool {
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
 	sim := newRacyCaptures(soft.Software())
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	dev := Need(drv.Device(0))(t)
 	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	r := newCaptureRaces(t, gpu, two)
@@ -639,7 +640,7 @@ func TestCapturesBesideCheckedCalls(t *testing.T) {
 
 // joinHooks calls functions in calls of the driver about captures.
 type joinHooks struct {
-	driver.Software
+	Software              driver.Software
 	beforeWait, afterWait func(driver.Stream)
 	beforeEnd             func()
 }
@@ -668,7 +669,7 @@ func (d *joinHooks) StreamEndCapture(th *driver.Thread, hStream driver.Stream) (
 func TestJoinsFromOtherContexts(t *testing.T) {
 	soft := cusim.New()
 	hooks := &joinHooks{Software: soft.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(hooks))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(hooks)))))(t)
 	dev := Need(drv.Device(0))(t)
 	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	s, b := Need(gpu.NewStream(StreamNonBlocking))(t), Need(two.NewStream(StreamNonBlocking))(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/slab"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/internal/timelines"
 )
 
@@ -134,7 +135,7 @@ func TestTimelineMarks(t *testing.T) {
 
 // slowWrites is a driver that has writes of the value 5 wait before they do anything.
 type slowWrites struct {
-	driver.Software
+	Software    driver.Software
 	begun, goOn chan struct{}
 }
 
@@ -151,7 +152,7 @@ func (d slowWrites) StreamWriteValue64(
 func TestTimelineClosedBesideSignal(t *testing.T) {
 	r := NewSoft(t)
 	slow := slowWrites{r.Sim.Software(), make(chan struct{}), make(chan struct{})}
-	drv := Need(Open(WithSoftware(driver.Provide(slow))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(slow)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	gate, s := Need(gpu.NewTimeline(0))(t), Need(gpu.NewStream(StreamNonBlocking))(t)

@@ -14,11 +14,12 @@ import (
 	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/memstate"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // batchCounter is a driver that counts calls.
 type batchCounter struct {
-	driver.Software
+	Software        driver.Software
 	batches, single int
 }
 
@@ -84,7 +85,7 @@ type batchRig struct {
 func newBatchRig(t *testing.T, opts ...cusim.Option) *batchRig {
 	r := &batchRig{t: t, sim: cusim.New(append([]cusim.Option{cusim.Devices(2)}, opts...)...), expect: make([]byte, 100)}
 	r.calls = &batchCounter{Software: r.sim.Software()}
-	r.drv = Need(OpenNeverWait(WithSoftware(driver.Provide(r.calls))))(t)
+	r.drv = Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(r.calls)))))(t)
 	r.gpu = Need(Need(r.drv.Device(0))(t).PrimaryContext())(t)
 	r.s = Need(r.gpu.NewStream(StreamNonBlocking))(t)
 	r.a, r.b = Need(r.gpu.Alloc(100))(t), Need(r.gpu.Alloc(100))(t)

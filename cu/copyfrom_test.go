@@ -11,13 +11,14 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // lateCopies is a software driver whose cuMemcpyHtoD copies later, as a driver in C may do: when the legacy stream is
 // synchronized, or before the next copy there.
 type lateCopies struct {
-	driver.Software
-	late func(*driver.Thread) driver.Result
+	Software driver.Software
+	late     func(*driver.Thread) driver.Result
 }
 
 func (d *lateCopies) MemcpyHtoD(_ *driver.Thread, dstDevice driver.DevicePtr, srcHost []byte) driver.Result {
@@ -53,7 +54,7 @@ func (d *lateCopies) StreamSynchronize(th *driver.Thread, hStream driver.Stream)
 // TestCopyFromIsDone copies bytes, and then enqueues other work with the memory on a non-blocking stream.
 func TestCopyFromIsDone(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(&lateCopies{Software: sim.Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	copyFromIsDone(t, gpu, 1)
 	if err := errors.Join(gpu.Close(), drv.Close()); err != nil {
@@ -88,8 +89,8 @@ func copyFromIsDone(t *testing.T, gpu *Context, times int) {
 
 // slowCopies is a software driver whose cuMemcpyHtoD calls a function before it returns.
 type slowCopies struct {
-	driver.Software
-	copied func()
+	Software driver.Software
+	copied   func()
 }
 
 func (d *slowCopies) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, srcHost []byte) driver.Result {
@@ -103,7 +104,7 @@ func (d *slowCopies) MemcpyHtoD(th *driver.Thread, dstDevice driver.DevicePtr, s
 func TestCopyFromBesideCapture(t *testing.T) {
 	soft := cusim.New()
 	sim := &slowCopies{Software: soft.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	mem, s := Need(gpu.Alloc(4))(t), Need(gpu.NewStream(StreamNonBlocking))(t)
 	joins := Need(gpu.NewStream(StreamDefault))(t)
@@ -144,7 +145,7 @@ func TestCopyFromBesideCapture(t *testing.T) {
 // TestCopyFromBesideOtherContexts copies in one context during a capture of a blocking stream in another one.
 func TestCopyFromBesideOtherContexts(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(&lateCopies{Software: sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(&lateCopies{Software: sim.Software()})))))(t)
 	dev := Need(drv.Device(0))(t)
 	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	s := Need(two.NewStream(StreamDefault))(t)

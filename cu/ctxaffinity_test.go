@@ -9,12 +9,13 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // affine is a driver for a client of the Multi-Process Service.
 type affine struct {
-	driver.Software
-	asked uint32
+	Software driver.Software
+	asked    uint32
 }
 
 func (d *affine) CtxCreateV3(th *driver.Thread, params []driver.ExecAffinityParam, flags uint32,
@@ -36,7 +37,7 @@ func (d *affine) DeviceGetExecAffinitySupport(*driver.Thread, int32, driver.Devi
 func TestContextWithSMs(t *testing.T) {
 	sim := cusim.New()
 	d := &affine{Software: sim.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	dev := Need(drv.Device(0))(t)
 	if !Need(dev.LimitsSMs())(t) {
 		t.Error("LimitsSMs is false")

@@ -17,6 +17,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // TestContextRecord records the whole context by events of all kinds, also while somebody
@@ -272,8 +273,8 @@ func TestContextEventsBesideClose(t *testing.T) {
 // earlyTimes is a driver that, like NVIDIA's, returns a time for records of whole contexts that are
 // not complete.
 type earlyTimes struct {
-	driver.Software
-	early atomic.Int32 // how often
+	Software driver.Software
+	early    atomic.Int32 // how often
 }
 
 func (d *earlyTimes) EventElapsedTimeV2(th *driver.Thread, start, end driver.Event) (float32, driver.Result) {
@@ -289,7 +290,7 @@ func (d *earlyTimes) EventElapsedTimeV2(th *driver.Thread, start, end driver.Eve
 func TestContextRecordTime(t *testing.T) {
 	sim := cusim.New()
 	d := &earlyTimes{Software: sim.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	defer drv.Close()
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()

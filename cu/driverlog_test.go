@@ -17,6 +17,7 @@ import (
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 func TestParseLog(t *testing.T) {
@@ -131,8 +132,8 @@ func TestDriverLog(t *testing.T) {
 
 // slowLog is a driver that takes long to read its log, and calls during in the meantime.
 type slowLog struct {
-	driver.Software
-	during func()
+	Software driver.Software
+	during   func()
 }
 
 func (s *slowLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
@@ -150,7 +151,7 @@ func (s *slowLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 func TestDriverLogUnlocked(t *testing.T) {
 	sim := cusim.New()
 	slow := &slowLog{Software: sim.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(slow))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(slow)))))(t)
 	sim.Inject(cusim.Fault{Function: "cuDeviceGetCount", Code: 2, Log: "first"})
 	sim.Inject(cusim.Fault{Function: "cuDeviceGet", Code: 2, Log: "second"})
 	var second error
@@ -179,7 +180,7 @@ func TestDriverLogUnlocked(t *testing.T) {
 }
 
 // ownLog is a software driver whose log speaks of what the machine lacks.
-type ownLog struct{ driver.Software }
+type ownLog struct{ Software driver.Software }
 
 func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 	flags uint32) (uint32, uint64, driver.Result) {
@@ -191,7 +192,7 @@ func (o *ownLog) LogsDumpToMemory(th *driver.Thread, from uint32, b []byte,
 // TestDriverLogOwn checks that what the software driver says about the machine replaces the remedy, and nothing else.
 func TestDriverLogOwn(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(&ownLog{sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(&ownLog{sim.Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	const text = "no files: raise ulimit -n"

@@ -16,6 +16,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // axpyWith launches the kernel of the fake driver with a vector.
@@ -286,7 +287,7 @@ func TestContextNeeded(t *testing.T) {
 }
 
 // noCooperation is a driver without cooperative launches.
-type noCooperation struct{ driver.Software }
+type noCooperation struct{ Software driver.Software }
 
 func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Function,
 	gx, gy, gz, bx, by, bz, shared uint32, s driver.Stream, p driver.KernelParams) driver.Result {
@@ -295,7 +296,7 @@ func (noCooperation) LaunchCooperativeKernel(th *driver.Thread, f driver.Functio
 
 // TestLaunchMissing launches by a function that the driver lacks.
 func TestLaunchMissing(t *testing.T) {
-	drv := Need(Open(WithSoftware(driver.Provide(noCooperation{cusim.New(SpinKernel).Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(noCooperation{cusim.New(SpinKernel).Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	mod := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	s := Need(gpu.NewStream(StreamNonBlocking))(t)
@@ -316,7 +317,7 @@ func TestLaunchMissing(t *testing.T) {
 // slowMemset is a driver whose next memset waits until proceed is closed. It notes the beginnings and
 // ends of captures meanwhile.
 type slowMemset struct {
-	driver.Software
+	Software       driver.Software
 	begun, proceed chan struct{}
 	inside         atomic.Bool
 	overlapped     atomic.Bool
@@ -358,7 +359,7 @@ func TestWorkBesideCapture(t *testing.T) {
 				Software: cusim.New().Software(),
 				begun:    make(chan struct{}), proceed: make(chan struct{}),
 			}
-			drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+			drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 			gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 			s, m := Need(gpu.NewStream(StreamNonBlocking))(t), Need(gpu.Alloc(8))(t)
 			var wg sync.WaitGroup

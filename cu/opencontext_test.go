@@ -13,11 +13,12 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // hangingDriver is a software driver in which one function does not return until the test says so.
 type hangingDriver struct {
-	driver.Software
+	Software       driver.Software
 	init, retain   chan struct{} // closed when the function may return, nil if it does not hang
 	began, retains chan struct{} // gets a value when the function begins
 }
@@ -54,7 +55,7 @@ func wantEnded(t *testing.T, err, cause error, op string) {
 func TestOpenContext(t *testing.T) {
 	sim := cusim.New()
 	h := hang(sim)
-	drv, err := OpenContext(context.Background(), WithSoftware(driver.Provide(h)))
+	drv, err := OpenContext(context.Background(), WithSoftware(driver.Provide(override.Driver(h))))
 	if err != nil || Need(drv.DeviceCount())(t) != 1 {
 		t.Fatal(err)
 	}
@@ -68,14 +69,14 @@ func TestOpenContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h.init = make(chan struct{})
 	go func() { <-h.began; cancel(cause) }()
-	_, err = OpenContext(ctx, WithSoftware(driver.Provide(h)))
+	_, err = OpenContext(ctx, WithSoftware(driver.Provide(override.Driver(h))))
 	wantEnded(t, err, cause, "cuInit")
 	if err == nil || !strings.Contains(err.Error(), "the driver has not answered") {
 		t.Error(err)
 	}
 	close(h.init) // goleak finds a goroutine that does not end now
 
-	_, err = OpenContext(ctx, WithSoftware(driver.Provide(h)))
+	_, err = OpenContext(ctx, WithSoftware(driver.Provide(override.Driver(h))))
 	wantEnded(t, err, cause, "cuInit")
 	if len(h.began) != 0 {
 		t.Error("the driver was called after the context.Context had ended")
@@ -92,7 +93,7 @@ func TestRetainPrimaryContext(t *testing.T) {
 		sim := cusim.New()
 		h := hang(sim)
 		hook := WithLeakHook(func(l Leak) { t.Errorf("leak: %+v", l) })
-		drv := Need(OpenNeverWait(WithSoftware(driver.Provide(h)), hook))(t)
+		drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(h))), hook))(t)
 		dev := Need(drv.Device(0))(t)
 		h.retain = make(chan struct{})
 		cause := errors.New("too late")
@@ -137,7 +138,7 @@ func TestRetainPrimaryContext(t *testing.T) {
 // deferred objects: it may continue when nobody waits for it, and frees would wait for the GPU.
 func TestRetainPrimaryContextNoMemory(t *testing.T) {
 	h := hang(cusim.New(cusim.Faults(cusim.Fault{Function: "cuDevicePrimaryCtxRetain", Code: 2})))
-	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(h))))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(h)))))(t)
 	dev := Need(drv.Device(0))(t)
 	if _, err := dev.RetainPrimaryContext(context.Background()); !errors.Is(err, ResultOutOfMemory) {
 		t.Errorf("got %v", err)

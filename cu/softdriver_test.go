@@ -8,10 +8,11 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // noParamInfo is a driver for CUDA 13.0 that lacks a function of CUDA 12.4.
-type noParamInfo struct{ driver.Software }
+type noParamInfo struct{ Software driver.Software }
 
 func (noParamInfo) FuncGetParamInfo(th *driver.Thread, f driver.Function, i uint64) (uint64, uint64, driver.Result) {
 	return driver.Unimplemented{}.FuncGetParamInfo(th, f, i)
@@ -20,7 +21,7 @@ func (noParamInfo) FuncGetParamInfo(th *driver.Thread, f driver.Function, i uint
 // TestPartialDriverParams loads PTX into a software driver that lacks a function which drivers of its version have:
 // launches are checked by the PTX.
 func TestPartialDriverParams(t *testing.T) {
-	drv := Need(Open(WithSoftware(driver.Provide(noParamInfo{cusim.New().Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(noParamInfo{cusim.New().Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	m := Need(gpu.LoadModule([]byte(SpinPTX)))(t)
 	f := Need(m.Function("spin"))(t)
@@ -33,7 +34,7 @@ func TestPartialDriverParams(t *testing.T) {
 }
 
 // refusing is a driver that refuses all waits for events.
-type refusing struct{ driver.Software }
+type refusing struct{ Software driver.Software }
 
 func (refusing) BeginWait(_ driver.Context, events []driver.Event) (end func(), res driver.Result) {
 	if len(events) == 0 {
@@ -45,7 +46,7 @@ func (refusing) BeginWait(_ driver.Context, events []driver.Event) (end func(), 
 // TestRefusedWaits has the driver refuse waits, which do not count as waits then.
 func TestRefusedWaits(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(refusing{sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(refusing{sim.Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	sim.Hold(s.Handle())

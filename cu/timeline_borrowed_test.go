@@ -10,13 +10,14 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/internal/timelines"
 )
 
 // unregisters is a software driver that counts how often memory is unregistered, which waits for the GPU.
 type unregisters struct {
-	driver.Software
-	n atomic.Int32
+	Software driver.Software
+	n        atomic.Int32
 }
 
 func (d *unregisters) MemHostUnregister(th *driver.Thread, p driver.HostPtr) driver.Result {
@@ -30,7 +31,7 @@ func (d *unregisters) MemHostUnregister(th *driver.Thread, p driver.HostPtr) dri
 func TestSlabsOfAbandonedBorrowedContext(t *testing.T) {
 	sim := cusim.New()
 	counting := &unregisters{Software: sim.Software()}
-	provider := driver.Provide(counting)
+	provider := driver.Provide(override.Driver(counting))
 	ok := func(err error) {
 		t.Helper()
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/purecu/purecu/internal/drivercall"
 	"github.com/purecu/purecu/internal/slab"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/internal/watch"
 )
 
@@ -227,7 +228,7 @@ func TestTimelineFails(t *testing.T) {
 }
 
 // stopped is a driver whose timers never fire.
-type stopped struct{ driver.Software }
+type stopped struct{ Software driver.Software }
 
 func (stopped) Clock() driver.Clock { return stoppedClock{} }
 
@@ -242,7 +243,7 @@ func (stoppedClock) Stop()                               {}
 // TestTimelineWakes wakes goroutines that wait, and look at nothing any more by themselves.
 func TestTimelineWakes(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(stopped{sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(stopped{sim.Software()})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	tl := Need(gpu.NewTimeline(0))(t)

@@ -12,12 +12,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // unmarked is a software driver on which no stream can write a word, if refuse is set, and which counts the contexts
 // that are destroyed.
 type unmarked struct {
-	driver.Software
+	Software  driver.Software
 	refuse    atomic.Bool
 	destroyed atomic.Int32
 }
@@ -51,7 +52,7 @@ func TestTracerPanicsBeforeRelease(t *testing.T) {
 				sim := &unmarked{Software: cusim.New().Software()}
 				var leaks atomic.Int32
 				hook := WithLeakHook(func(Leak) { leaks.Add(1) })
-				drv := Need(OpenNeverWait(WithSoftware(driver.Provide(sim)), hook))(t)
+				drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(sim))), hook))(t)
 				dev := Need(drv.Device(0))(t)
 				gpu, other := Need(dev.NewContext(0))(t), Need(dev.NewContext(0))(t)
 				s := Need(other.NewStream(StreamNonBlocking))(t)

@@ -18,7 +18,7 @@ type knownGPU struct {
 
 func (g *knownGPU) DeviceGetAttributesV2(_ raw.Device, a *raw.DeviceAttributes) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetAttributesV2(0, a)
+		return raw.Unimplemented{}.DeviceGetAttributesV2(0, a)
 	}
 	*a = raw.DeviceAttributes{MultiprocessorCount: 1, SharedCopyEngineCount: 2, SharedDecoderCount: 3,
 		SharedEncoderCount: 4, SharedJpegCount: 5, SharedOfaCount: 6, GpuInstanceSliceCount: 7,
@@ -57,7 +57,7 @@ func (g *knownGPU) DeviceGetPdi(_ raw.Device, p *raw.Pdi) raw.Return {
 
 func (g *knownGPU) DeviceGetDriverModelV2(_ raw.Device, current, pending *raw.DriverModel) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetDriverModelV2(0, current, pending)
+		return raw.Unimplemented{}.DeviceGetDriverModelV2(0, current, pending)
 	}
 	*current, *pending = raw.NVML_DRIVER_WDM, raw.NVML_DRIVER_MCDM
 	return raw.NVML_SUCCESS

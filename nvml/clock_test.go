@@ -17,7 +17,7 @@ type clockGPU struct {
 
 func (g *clockGPU) DeviceGetCurrentClocksEventReasons(_ raw.Device, reasons *uint64) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetCurrentClocksEventReasons(0, reasons)
+		return raw.Unimplemented{}.DeviceGetCurrentClocksEventReasons(0, reasons)
 	}
 	*reasons = 0x44
 	return raw.NVML_SUCCESS

@@ -25,7 +25,7 @@ func (f *secretFake) SystemGetConfComputeCapabilities(c *raw.ConfComputeSystemCa
 
 func (f *secretFake) SystemGetConfComputeSettings(s *raw.SystemConfComputeSettings) raw.Return {
 	if f.older {
-		return f.Unimplemented.SystemGetConfComputeSettings(s)
+		return raw.Unimplemented{}.SystemGetConfComputeSettings(s)
 	}
 	s.Environment, s.CcFeature, s.DevToolsMode, s.MultiGpuMode = 2, 1, 0, raw.NVML_CC_SYSTEM_MULTIGPU_NVLE
 	return raw.NVML_SUCCESS

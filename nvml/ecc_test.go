@@ -54,7 +54,7 @@ var retired = []uint64{0x1000, 0x2000, 0x3000, 0x4000, 0x5000}
 func (g worn) DeviceGetRetiredPagesV2(_ raw.Device, c raw.PageRetirementCause, n *uint32,
 	addresses, times []uint64) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetRetiredPagesV2(0, c, n, addresses, times)
+		return raw.Unimplemented{}.DeviceGetRetiredPagesV2(0, c, n, addresses, times)
 	}
 	copy(times, []uint64{1.7e9, 1.7e12, 1.7e15, 1.7e18, 0})
 	return g.DeviceGetRetiredPages(0, c, n, addresses)
@@ -72,7 +72,7 @@ func (g worn) DeviceGetRetiredPages(_ raw.Device, c raw.PageRetirementCause, n *
 
 func (g worn) DeviceGetRemappedRowsV2(_ raw.Device, n *raw.RemappedRowsInfoV2) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetRemappedRowsV2(0, n)
+		return raw.Unimplemented{}.DeviceGetRemappedRowsV2(0, n)
 	}
 	*n = raw.RemappedRowsInfoV2{CorrActiveRemaps: 1, CorrInactiveRemaps: 2, UncActiveRemaps: 3, UncInactiveRemaps: 4,
 		BPending: 1}

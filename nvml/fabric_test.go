@@ -19,7 +19,7 @@ var cluster = [16]uint8{0x12, 0x34, 15: 0xff}
 
 func (g fabricGPU) DeviceGetGpuFabricInfoV(_ raw.Device, f *raw.GpuFabricInfoV) raw.Return {
 	if g.version == 1 {
-		return g.basis.DeviceGetGpuFabricInfoV(0, f)
+		return raw.Unimplemented{}.DeviceGetGpuFabricInfoV(0, f)
 	}
 	if f.Version>>24 > g.version {
 		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/nvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
@@ -208,7 +209,7 @@ func TestGPMCleanupHangs(t *testing.T) {
 // TestGPMLibraryClose checks that the samples of a library are freed with it.
 func TestGPMLibraryClose(t *testing.T) {
 	f := &gpmFake{samples: map[raw.GpmSample]uint32{}}
-	lib := must(nvml.Open(nvml.WithSoftware(f)))(t)
+	lib := must(nvml.Open(nvml.WithSoftware(override.NVML(f))))(t)
 	sample := must(must(lib.Device(0))(t).GPMSample())(t)
 	if err := lib.Close(); err != nil || len(f.samples) != 0 {
 		t.Errorf("%d samples are left (%v)", len(f.samples), err)

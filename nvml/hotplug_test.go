@@ -34,7 +34,7 @@ func (f *plugFake) DeviceQueryDrainState(p *raw.PciInfo, state *raw.EnableState)
 
 func (f *plugFake) DeviceRemoveGpuV2(p *raw.PciInfo, state raw.DetachGpuState, link raw.PcieLinkState) raw.Return {
 	if f.older {
-		return f.Unimplemented.DeviceRemoveGpuV2(p, state, link)
+		return raw.Unimplemented{}.DeviceRemoveGpuV2(p, state, link)
 	}
 	f.removed = state.String() + " " + link.String()
 	if p.Bus == 9 {

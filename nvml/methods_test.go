@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/nvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
 // basis is an NVML with GPUs that have nothing but an index.
-type basis struct{ raw.Unimplemented }
+type basis struct{}
 
 func (basis) InitV2() raw.Return   { return raw.NVML_SUCCESS }
 func (basis) Shutdown() raw.Return { return raw.NVML_SUCCESS }
@@ -33,9 +34,9 @@ func (basis) DeviceGetIndex(d raw.Device, index *uint32) raw.Return {
 }
 
 // deviceOf returns the first GPU of an NVML.
-func deviceOf(t *testing.T, s raw.Software) *nvml.Device {
+func deviceOf(t *testing.T, s any) *nvml.Device {
 	t.Helper()
-	lib, err := nvml.Open(nvml.WithSoftware(s))
+	lib, err := nvml.Open(nvml.WithSoftware(override.NVML(s)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestNilReceivers(t *testing.T) {
 
 // TestNothing checks every method of a GPU that has nothing, also with a bound.
 func TestNothing(t *testing.T) {
-	known := raw.NewSoftware(basis{})
+	known := raw.NewSoftware(override.NVML(basis{}))
 	check := func(t *testing.T, err error) {
 		var e *nvml.Error
 		switch {

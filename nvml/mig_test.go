@@ -32,7 +32,7 @@ func (f *migFake) DeviceGetGpuInstanceProfileInfoV(d raw.Device, profile uint32,
 func (f *migFake) DeviceGetGpuInstanceProfileInfoByIdV(d raw.Device, id uint32,
 	info *raw.GpuInstanceProfileInfoV2) raw.Return {
 	if !f.byID {
-		return f.Unimplemented.DeviceGetGpuInstanceProfileInfoByIdV(d, id, info)
+		return raw.Unimplemented{}.DeviceGetGpuInstanceProfileInfoByIdV(d, id, info)
 	}
 	return f.DeviceGetGpuInstanceProfileInfoV(d, id-100, info)
 }

@@ -19,7 +19,7 @@ type linkGPU struct {
 
 func (g *linkGPU) DeviceGetNvLinkRemotePciInfoV2(_ raw.Device, link uint32, p *raw.PciInfo) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetNvLinkRemotePciInfoV2(0, link, p)
+		return raw.Unimplemented{}.DeviceGetNvLinkRemotePciInfoV2(0, link, p)
 	}
 	*p = raw.PciInfo{Bus: link, Device: 1, PciDeviceId: 0x22a310de, PciSubSystemId: 99}
 	return raw.NVML_SUCCESS

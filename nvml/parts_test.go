@@ -5,12 +5,13 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/nvml"
 	"github.com/purecu/purecu/nvml/raw"
 )
 
 // base is an NVML that can be opened and has devices, and nothing else. The fakes of the tests embed it.
-type base struct{ raw.Unimplemented }
+type base struct{}
 
 func (base) InitV2() raw.Return   { return raw.NVML_SUCCESS }
 func (base) Shutdown() raw.Return { return raw.NVML_SUCCESS }
@@ -21,9 +22,9 @@ func (base) DeviceGetHandleByIndexV2(index uint32, device *raw.Device) raw.Retur
 }
 
 // open opens a fake.
-func open(t *testing.T, s raw.Software) *nvml.Library {
+func open(t *testing.T, s any) *nvml.Library {
 	t.Helper()
-	l, err := nvml.Open(nvml.WithSoftware(s))
+	l, err := nvml.Open(nvml.WithSoftware(override.NVML(s)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +33,7 @@ func open(t *testing.T, s raw.Software) *nvml.Library {
 }
 
 // device returns device 0 of a fake.
-func device(t *testing.T, s raw.Software) *nvml.Device {
+func device(t *testing.T, s any) *nvml.Device {
 	t.Helper()
 	return must(open(t, s).Device(0))(t)
 }

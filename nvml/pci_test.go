@@ -15,7 +15,7 @@ type slotGPU struct {
 
 func (g slotGPU) DeviceGetPciInfoExt(_ raw.Device, p *raw.PciInfoExt) raw.Return {
 	if g.version < 4 {
-		return g.basis.DeviceGetPciInfoExt(0, p)
+		return raw.Unimplemented{}.DeviceGetPciInfoExt(0, p)
 	}
 	if p.Version != raw.PciInfoExtV1Version {
 		return raw.NVML_ERROR_ARGUMENT_VERSION_MISMATCH

@@ -48,7 +48,7 @@ func (f *profileFake) DeviceWorkloadPowerProfileClearRequestedProfiles(d raw.Dev
 func (f *profileFake) DeviceWorkloadPowerProfileUpdateProfilesV1(d raw.Device,
 	u *raw.WorkloadPowerProfileUpdateProfilesV1) raw.Return {
 	if !f.newer {
-		return f.Unimplemented.DeviceWorkloadPowerProfileUpdateProfilesV1(d, u)
+		return raw.Unimplemented{}.DeviceWorkloadPowerProfileUpdateProfilesV1(d, u)
 	}
 	f.updated = *u
 	return raw.NVML_SUCCESS

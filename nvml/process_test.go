@@ -44,7 +44,7 @@ func processInfo(i uint32) raw.ProcessInfo {
 
 func (g *processGPU) DeviceGetComputeRunningProcessesV3(_ raw.Device, n *uint32, infos []raw.ProcessInfo) raw.Return {
 	if g.version < 3 {
-		return g.basis.DeviceGetComputeRunningProcessesV3(0, n, infos)
+		return raw.Unimplemented{}.DeviceGetComputeRunningProcessesV3(0, n, infos)
 	}
 	return fillGrowing(&g.begun, n, infos, processInfo)
 }
@@ -120,7 +120,7 @@ func (g accountingGPU) DeviceGetAccountingStats(_ raw.Device, pid uint32, s *raw
 
 func (g accountingGPU) DeviceGetAccountingStatsV2(_ raw.Device, s *raw.AccountingStatsV2) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetAccountingStatsV2(0, s)
+		return raw.Unimplemented{}.DeviceGetAccountingStatsV2(0, s)
 	}
 	*s = raw.AccountingStatsV2{Pid: s.Pid, GpuUtilization: 50, MemoryUtilization: 20, MaxMemoryUsage: 6,
 		SampleCount: s.Pid, SumGpuUtil: 150, SumFbUtil: 60}

@@ -22,7 +22,7 @@ func (f systemFake) SystemGetProcessName(pid uint32, b []byte) raw.Return {
 
 func (f systemFake) SystemGetCudaDriverVersionV2(v *int32) raw.Return {
 	if f.older {
-		return f.Unimplemented.SystemGetCudaDriverVersionV2(v)
+		return raw.Unimplemented{}.SystemGetCudaDriverVersionV2(v)
 	}
 	*v = 13010
 	return raw.NVML_SUCCESS
@@ -57,7 +57,7 @@ func (f systemFake) SystemGetTopologyGpuSet(cpu uint32, n *uint32, list []raw.De
 
 func (f systemFake) GetExcludedDeviceCount(n *uint32) raw.Return {
 	if f.older {
-		return f.Unimplemented.GetExcludedDeviceCount(n)
+		return raw.Unimplemented{}.GetExcludedDeviceCount(n)
 	}
 	*n = 2
 	return raw.NVML_SUCCESS

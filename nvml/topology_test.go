@@ -37,7 +37,7 @@ func (g nearGPU) DeviceGetName(d raw.Device, name []byte) raw.Return {
 
 func (g nearGPU) DeviceGetCpuAffinityWithinScope(_ raw.Device, set []raw.ULong, scope raw.AffinityScope) raw.Return {
 	if !g.scopes {
-		return g.basis.DeviceGetCpuAffinityWithinScope(0, set, scope)
+		return raw.Unimplemented{}.DeviceGetCpuAffinityWithinScope(0, set, scope)
 	}
 	set[0], set[1] = 0x8001, 1<<scope
 	return raw.NVML_SUCCESS

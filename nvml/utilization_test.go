@@ -41,7 +41,7 @@ func samples[T any](after uint64, n *uint32, list []T, entry func(at uint64) T) 
 
 func (g busyGPU) DeviceGetProcessesUtilizationInfo(_ raw.Device, u *raw.ProcessesUtilizationInfo) raw.Return {
 	if !g.newer {
-		return g.basis.DeviceGetProcessesUtilizationInfo(0, u)
+		return raw.Unimplemented{}.DeviceGetProcessesUtilizationInfo(0, u)
 	}
 	if u.Version != raw.ProcessesUtilizationInfoV1Version {
 		return raw.NVML_ERROR_INVALID_ARGUMENT

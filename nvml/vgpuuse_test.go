@@ -30,7 +30,7 @@ func doubleValue(n float64) (v raw.Value) {
 func (f *useFake) DeviceGetVgpuInstancesUtilizationInfo(d raw.Device, u *raw.VgpuInstancesUtilizationInfo) raw.Return {
 	switch {
 	case f.older:
-		return f.Unimplemented.DeviceGetVgpuInstancesUtilizationInfo(d, u)
+		return raw.Unimplemented{}.DeviceGetVgpuInstancesUtilizationInfo(d, u)
 	case f.idle:
 		return raw.NVML_ERROR_NOT_FOUND
 	case u.VgpuInstanceCount == 0:
@@ -56,7 +56,7 @@ func (f *useFake) DeviceGetVgpuUtilization(d raw.Device, last uint64, t *raw.Val
 func (f *useFake) DeviceGetVgpuProcessesUtilizationInfo(d raw.Device, u *raw.VgpuProcessesUtilizationInfo) raw.Return {
 	switch {
 	case f.older:
-		return f.Unimplemented.DeviceGetVgpuProcessesUtilizationInfo(d, u)
+		return raw.Unimplemented{}.DeviceGetVgpuProcessesUtilizationInfo(d, u)
 	case f.idle:
 		return raw.NVML_ERROR_NOT_FOUND
 	case u.VgpuProcessCount == 0:

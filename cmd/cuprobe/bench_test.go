@@ -15,6 +15,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/cutest"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // TestSoftBench compares the whole output on the software driver, whose time is virtual. The model's
@@ -107,8 +108,8 @@ func compareBench() []cmp.Option {
 
 // slow is a software driver whose calls take virtual time.
 type slow struct {
-	driver.Software
-	sim *cusim.Driver
+	Software driver.Software
+	sim      *cusim.Driver
 }
 
 // The times of the calls.
@@ -167,7 +168,7 @@ func benchOn(t *testing.T, sim *cusim.Driver, provider driver.Provider, b *bench
 func TestBenchSlow(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(2))
 	b := &bench{sizes: []uint64{1 << 20}, samples: 6, batch: 2}
-	got := benchOn(t, sim, driver.Provide(slow{sim.Software(), sim}), b)
+	got := benchOn(t, sim, driver.Provide(override.Driver(slow{sim.Software(), sim})), b)
 	times := make(map[string]time.Duration)
 	rates := make(map[string]float64)
 	for _, m := range got.Measurements {
@@ -230,8 +231,8 @@ func TestBenchBusy(t *testing.T) {
 // noPeers is a software driver whose devices cannot access each other's memory. It counts the copies
 // from each device.
 type noPeers struct {
-	driver.Software
-	from map[driver.Context]int
+	Software driver.Software
+	from     map[driver.Context]int
 }
 
 func (p noPeers) MemcpyPeerAsync(th *driver.Thread, dst driver.DevicePtr, dstCtx driver.Context, src driver.DevicePtr,
@@ -250,7 +251,7 @@ func TestBenchStaged(t *testing.T) {
 	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(2))
 	b := &bench{parts: []string{partPeer}, sizes: []uint64{1 << 20}, samples: 6, batch: 64}
 	from := make(map[driver.Context]int)
-	got := benchOn(t, sim, driver.Provide(noPeers{sim.Software(), from}), b)
+	got := benchOn(t, sim, driver.Provide(override.Driver(noPeers{sim.Software(), from})), b)
 	if len(got.Measurements) != 3 {
 		t.Errorf("%d rows", len(got.Measurements))
 	}

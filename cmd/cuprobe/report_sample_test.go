@@ -11,15 +11,16 @@ import (
 	"github.com/purecu/purecu/cu"
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
+	"github.com/purecu/purecu/internal/testrig/override"
 	"github.com/purecu/purecu/loader"
 )
 
 // paced is a software driver whose calls take random virtual times.
 type paced struct {
-	driver.Software
-	sim *cusim.Driver
-	mu  *sync.Mutex
-	rnd *rand.Rand
+	Software driver.Software
+	sim      *cusim.Driver
+	mu       *sync.Mutex
+	rnd      *rand.Rand
 }
 
 // takes lets a call take at least base, and sometimes much longer.
@@ -117,7 +118,7 @@ func sampleReport(t *testing.T, odd string, n int) *nodeReport {
 func (r *nodeReport) measureSample(t *testing.T, n int) {
 	t.Helper()
 	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(n))
-	provider := driver.Provide(paced{sim.Software(), sim, new(sync.Mutex), rand.New(rand.NewPCG(1, 2))})
+	provider := driver.Provide(override.Driver(paced{sim.Software(), sim, new(sync.Mutex), rand.New(rand.NewPCG(1, 2))}))
 	copies := &bench{samples: 5, parts: []string{partPinned, partPageable, partPeer}}
 	for n := uint64(4 << 10); n <= 16<<20; n *= 4 {
 		copies.sizes = append(copies.sizes, n)

@@ -13,6 +13,7 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // TestProcess makes every call in every state.
@@ -67,7 +68,7 @@ func TestProcess(t *testing.T) {
 
 // processHooks is a driver that calls functions before calls about other processes.
 type processHooks struct {
-	driver.Software
+	Software         driver.Software
 	lock, checkpoint func()
 }
 
@@ -91,7 +92,7 @@ func (d *processHooks) CheckpointProcessCheckpoint(th *driver.Thread, pid int32,
 func TestProcessErrors(t *testing.T) {
 	sim := cusim.New()
 	hooks := &processHooks{Software: sim.Software()}
-	drv := must(cu.Open(cu.WithSoftware(driver.Provide(hooks))))(t)
+	drv := must(cu.Open(cu.WithSoftware(driver.Provide(override.Driver(hooks)))))(t)
 	each := func(p checkpoint.Process, ctx context.Context) map[string]error {
 		_, state := p.State()
 		_, thread := p.RestoreThread()
@@ -222,7 +223,7 @@ func TestProcessRestoreOn(t *testing.T) {
 func TestProcessRestoreOnOld(t *testing.T) {
 	for _, version := range []int{12060, 12080, 12090} {
 		old := &restoreCount{Software: cusim.New(cusim.Version(version)).Software()}
-		p := checkpoint.Of(must(cu.Open(cu.WithSoftware(driver.Provide(old))))(t), 4711)
+		p := checkpoint.Of(must(cu.Open(cu.WithSoftware(driver.Provide(override.Driver(old)))))(t), 4711)
 		err := p.RestoreOn(t.Context(), map[cu.UUID]cu.UUID{{1}: {1}})
 		if !errors.Is(err, errors.ErrUnsupported) || !errors.Is(err, cu.ResultNotSupported) ||
 			!strings.Contains(err.Error(), "needs a driver for CUDA 13.0, and this one is for CUDA "+
@@ -237,8 +238,8 @@ func TestProcessRestoreOnOld(t *testing.T) {
 
 // restoreCount is a driver that counts restorations.
 type restoreCount struct {
-	driver.Software
-	calls int
+	Software driver.Software
+	calls    int
 }
 
 func (d *restoreCount) CheckpointProcessRestore(th *driver.Thread, pid int32,
@@ -250,10 +251,10 @@ func (d *restoreCount) CheckpointProcessRestore(th *driver.Thread, pid int32,
 // slowLock is a driver in virtual time that takes a time to lock a process. Its clock counts the timers that are made,
 // and lets their time pass.
 type slowLock struct {
-	driver.Software
-	sim    *cusim.Driver
-	slow   time.Duration
-	timers int
+	Software driver.Software
+	sim      *cusim.Driver
+	slow     time.Duration
+	timers   int
 }
 
 func (d *slowLock) CheckpointProcessLock(th *driver.Thread, pid int32,
@@ -282,7 +283,7 @@ func TestProcessLockPauses(t *testing.T) {
 	for slow, want := range map[time.Duration]int{0: 1, 60 * time.Millisecond: 0} {
 		sim := cusim.New(cusim.VirtualTime())
 		d := &slowLock{Software: sim.Software(), sim: sim, slow: slow}
-		drv := must(cu.Open(cu.WithSoftware(driver.Provide(d))))(t)
+		drv := must(cu.Open(cu.WithSoftware(driver.Provide(override.Driver(d)))))(t)
 		sim.Inject(cusim.Fault{Function: "cuCheckpointProcessLock", Code: 600})
 		before := d.timers
 		if err := checkpoint.Of(drv, 4711).Lock(t.Context()); err != nil {

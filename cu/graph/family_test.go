@@ -13,12 +13,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // oneGraphCall is a software driver that notices two calls about graphs at a time. Driver 580 crashes in some of these
 // cases if the graphs are of one family.
 type oneGraphCall struct {
-	driver.Software
+	Software             driver.Software
 	inFlight, calls, met atomic.Int32
 	instantiating        func() // is called in each cuGraphInstantiateWithFlags
 }
@@ -143,7 +144,7 @@ func graphFamilyWork(t *testing.T, gpu *Context, d time.Duration) {
 func TestGraphFamily(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	for sim.calls.Load() < 2000 && !t.Failed() {
 		graphFamilyWork(t, gpu, 50*time.Millisecond)
@@ -162,7 +163,7 @@ func TestGraphFamily(t *testing.T) {
 func TestGraphFamilyOutlivesContext(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).NewContext(0))(t)
 	g, mem := Need(graph.New(gpu))(t), Need(gpu.Alloc(64))(t)
 	if _, err := g.Add(&graph.Memset{Dst: mem, Value: 1}); err != nil {
@@ -193,7 +194,7 @@ func TestGPUGraphFamily(t *testing.T) { graphFamilyWork(t, GPUContext(t), 4*time
 func TestGraphFamilyHoldsNobodyUp(t *testing.T) {
 	soft := cusim.New()
 	sim := &oneGraphCall{Software: soft.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	g := Need(graph.New(gpu))(t)
 	closed, abandoned, exec := Need(g.Clone())(t), Need(g.Clone())(t), Need(g.Instantiate())(t)

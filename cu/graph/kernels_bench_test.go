@@ -10,12 +10,13 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // idleSet is a driver that does nothing to replace the work of a kernel node. But it reads some memory of
 // its own for each node, because a GPU's driver takes room in the processor's caches.
 type idleSet struct {
-	driver.Software
+	Software driver.Software
 	own      []byte
 	each, at int
 	sum      byte
@@ -42,7 +43,7 @@ func BenchmarkSetAll(b *testing.B) {
 		each  int
 	}{{"32 nodes", 32, 0}, {"64 nodes", 64, 0}, {"32 nodes, small caches", 32, 4 << 10}} {
 		sim := &idleSet{Software: cusim.New().Software(), own: make([]byte, c.nodes*c.each), each: c.each}
-		drv := Need(Open(WithSoftware(driver.Provide(sim))))(b)
+		drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(b)
 		gpu := Need(Need(drv.Device(0))(b).PrimaryContext())(b)
 		mod, m := Need(gpu.LoadModule([]byte(SpinPTX)))(b), Need(gpu.Alloc(16))(b)
 		add := Need(mod.Function("add"))(b)

@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // kernelsBench is a graph of kernels one after the other, each of which adds a number to four floats.
@@ -222,8 +223,8 @@ func TestGPUSetAllOrder(t *testing.T) {
 
 // contextOfSet is a software driver that notes in which context it replaces the work of each node.
 type contextOfSet struct {
-	driver.Software
-	in map[driver.GraphNode]driver.Context
+	Software driver.Software
+	in       map[driver.GraphNode]driver.Context
 }
 
 func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
@@ -238,7 +239,7 @@ func (d *contextOfSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.
 func TestSetAllContexts(t *testing.T) {
 	soft := cusim.New(cusim.Devices(2))
 	sim := &contextOfSet{soft.Software(), make(map[driver.GraphNode]driver.Context)}
-	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 	var gpus []*Context
 	var mods []*Module
 	var mem []*DeviceMem

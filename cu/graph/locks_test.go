@@ -10,12 +10,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // duringSet is a software driver that calls a function while it changes an executable graph.
 type duringSet struct {
-	driver.Software
-	call func()
+	Software driver.Software
+	call     func()
 }
 
 func (d *duringSet) GraphExecKernelNodeSetParams(th *driver.Thread, x driver.GraphExec, n driver.GraphNode,
@@ -55,7 +56,7 @@ func TestSetLastCallOnGraph(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			soft := cusim.New()
 			sim := &duringSet{Software: soft.Software()}
-			drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
+			drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
 			gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 			mod, m := Need(gpu.LoadModule([]byte(SpinPTX)))(t), Need(gpu.Alloc(16))(t)
 			p := &scene{g: Need(graph.New(gpu))(t), inner: Need(graph.New(gpu))(t), event: Need(gpu.NewEvent(0))(t)}

@@ -10,12 +10,13 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // namingUpdates refuses updates for a reason and nodes of the test's choice.
 type namingUpdates struct {
-	driver.Software
-	info driver.GraphExecUpdateResultInfo
+	Software driver.Software
+	info     driver.GraphExecUpdateResultInfo
 }
 
 func (d *namingUpdates) GraphExecUpdateV2(*driver.Thread, driver.GraphExec, driver.Graph) (
@@ -27,7 +28,7 @@ func (d *namingUpdates) GraphExecUpdateV2(*driver.Thread, driver.GraphExec, driv
 func TestGraphUpdateNames(t *testing.T) {
 	sim := cusim.New()
 	d := &namingUpdates{Software: sim.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	g := Need(graph.New(gpu))(t)
 	first := Need(g.Add(&graph.Empty{}))(t)

@@ -19,6 +19,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // externalMemWorks writes memory that is imported twice, and reads it by the other address.
@@ -179,8 +180,8 @@ func TestExternalMemFails(t *testing.T) {
 
 // nameTaker is a driver that imports handles of Windows.
 type nameTaker struct {
-	driver.Software
-	got *[]driver.ExternalMemoryHandleDesc
+	Software driver.Software
+	got      *[]driver.ExternalMemoryHandleDesc
 	// name is what the last name was, during the call.
 	name *[]uint16
 }
@@ -200,7 +201,7 @@ func TestExternalMemOfWindows(t *testing.T) {
 	var got []driver.ExternalMemoryHandleDesc
 	var name []uint16
 	soft := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(nameTaker{soft.Software(), &got, &name}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(nameTaker{soft.Software(), &got, &name})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
 	for _, h := range []interop.MemHandle{

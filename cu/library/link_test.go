@@ -15,6 +15,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 const linkHead = ".version 7.0\n.target sm_70\n.address_size 64\n"
@@ -137,7 +138,7 @@ func TestLink(t *testing.T) {
 
 // unknownLinks is a driver that answers CUDA_ERROR_UNKNOWN to what cannot be linked, as an H200's
 // sometimes does.
-type unknownLinks struct{ driver.Software }
+type unknownLinks struct{ Software driver.Software }
 
 func unknown(r driver.Result) driver.Result {
 	if r == driver.ResultInvalidSource {
@@ -159,7 +160,7 @@ func (d unknownLinks) LinkComplete(th *driver.Thread, l driver.LinkState) (drive
 // TestLinkUnknown checks that results of the linker do not count as a loss of the device.
 func TestLinkUnknown(t *testing.T) {
 	sim := cusim.New()
-	drv := Need(Open(WithSoftware(driver.Provide(unknownLinks{sim.Software()}))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(unknownLinks{sim.Software()})))))(t)
 	defer drv.Close()
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()
@@ -222,9 +223,9 @@ func testLinkThreads(t *testing.T, gpu *Context) {
 
 // linkThreads is a driver that counts the calls about a linker by another thread than its creator.
 type linkThreads struct {
-	driver.Software
-	threads sync.Map // of linkers
-	others  atomic.Int32
+	Software driver.Software
+	threads  sync.Map // of linkers
+	others   atomic.Int32
 }
 
 func (d *linkThreads) LinkCreate(th *driver.Thread, options []uint32,
@@ -255,7 +256,7 @@ func (d *linkThreads) LinkDestroy(th *driver.Thread, l driver.LinkState) driver.
 // TestLinkThreads checks that one thread creates, completes and destroys a linker.
 func TestLinkThreads(t *testing.T) {
 	d := &linkThreads{Software: cusim.New().Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	defer drv.Close()
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	defer gpu.Close()

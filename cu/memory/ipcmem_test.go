@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 var (
@@ -94,19 +95,19 @@ func TestIPCMemMistakes(t *testing.T) {
 
 // opening is a driver that seems to open the memory of another process, and counts the closes.
 type opening struct {
-	driver.Software
-	closes  *int
-	unknown *bool // it does not know the memory
+	Software driver.Software
+	closes   *int
+	unknown  *bool // it does not know the memory
 }
 
 func (d opening) IpcOpenMemHandle(th *driver.Thread, _ driver.IPCMemHandle, _ uint32) (driver.DevicePtr,
 	driver.Result) {
-	return d.MemAlloc(th, 64)
+	return d.Software.MemAlloc(th, 64)
 }
 
 func (d opening) IpcCloseMemHandle(th *driver.Thread, p driver.DevicePtr) driver.Result {
 	*d.closes++
-	return d.MemFree(th, p)
+	return d.Software.MemFree(th, p)
 }
 
 func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driver.DevicePtr, uint64, driver.Result) {
@@ -120,7 +121,7 @@ func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 // call that may wait, and serves no allocation.
 func TestIPCMemClosed(t *testing.T) {
 	sim, closes, unknown := cusim.New(), 0, false
-	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(opening{sim.Software(), &closes, &unknown}))))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(opening{sim.Software(), &closes, &unknown})))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }

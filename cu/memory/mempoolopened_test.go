@@ -16,12 +16,13 @@ import (
 	"github.com/purecu/purecu/internal/core"
 	"github.com/purecu/purecu/internal/poolimport"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // importing is a driver that calls functions of the test after it has opened memory of a pool or imported a
 // pool, and before it frees memory or destroys a pool.
 type importing struct {
-	driver.Software
+	Software                          driver.Software
 	opened, frees, imported, destroys *atomic.Pointer[func()]
 	imports                           *atomic.Int32 // of memory
 }
@@ -81,7 +82,7 @@ func newOpenedRig(t *testing.T) *openedRig {
 	t.Helper()
 	r := &openedRig{T: t, sim: cusim.New()}
 	r.importing = newImporting(r.sim.Software())
-	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(r.importing))))(t)
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(r.importing)))))(t)
 	r.gpu = Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	r.a, r.b = Need(r.gpu.NewStream(StreamNonBlocking))(t), Need(r.gpu.NewStream(StreamNonBlocking))(t)
 	p, err := memory.NewPool(r.gpu, memory.PoolOptions{Shareable: true})

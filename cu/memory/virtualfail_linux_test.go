@@ -11,13 +11,14 @@ import (
 	"github.com/purecu/purecu/cusim"
 	"github.com/purecu/purecu/driver"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // TestExportedFiles has the driver export files that programs which the process starts would get.
 func TestExportedFiles(t *testing.T) {
 	sim := cusim.New()
 	d := &exporting{sim.Software(), -1}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	null := Need(os.Open(os.DevNull))(t)
 	defer null.Close()

@@ -12,6 +12,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/drivercall"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // wantEndedMappings checks what the Driver counts of mappings that have ended, and are not unmapped.
@@ -142,8 +143,8 @@ func TestVirtualMemAccessFails(t *testing.T) {
 
 // exporting is a driver that exports another file descriptor.
 type exporting struct {
-	driver.Software
-	fd int
+	Software driver.Software
+	fd       int
 }
 
 func (d *exporting) MemExportToShareableHandle(*driver.Thread, driver.MemGenericAllocationHandle, int32,
@@ -162,7 +163,7 @@ func (d *exporting) MemPoolExportToShareableHandle(*driver.Thread, driver.Memory
 func TestDescriptors(t *testing.T) {
 	sim := cusim.New()
 	d := &exporting{sim.Software(), -1}
-	drv := Need(Open(WithSoftware(driver.Provide(d))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(d)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	p := Need(memory.NewPhysical(gpu, 1, memory.PhysicalOptions{}))(t)
 	pool := Need(memory.NewPool(gpu, memory.PoolOptions{}))(t)

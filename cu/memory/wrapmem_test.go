@@ -14,6 +14,7 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/internal/core"
 	. "github.com/purecu/purecu/internal/testrig"
+	"github.com/purecu/purecu/internal/testrig/override"
 )
 
 // wrapped wraps memory that other code has allocated.
@@ -132,9 +133,9 @@ func TestWrapMemAbandoned(t *testing.T) {
 
 // rangeDriver is a driver that answers questions about addresses wrongly.
 type rangeDriver struct {
-	driver.Software
-	size uint64
-	res  driver.Result
+	Software driver.Software
+	size     uint64
+	res      driver.Result
 }
 
 func (d *rangeDriver) MemGetAddressRange(_ *driver.Thread,
@@ -146,7 +147,7 @@ func (d *rangeDriver) MemGetAddressRange(_ *driver.Thread,
 func TestWrapMemFails(t *testing.T) {
 	sim := cusim.New()
 	wrong := &rangeDriver{Software: sim.Software()}
-	drv := Need(Open(WithSoftware(driver.Provide(wrong))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(wrong)))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	v := Need(memory.Reserve(gpu, 2*MiB))(t)
 	NoErr(t, v.Grow(1))

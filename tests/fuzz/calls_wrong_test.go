@@ -16,7 +16,7 @@ import (
 type soft = driver.Software
 
 // wrongDriver is a driver with a fault, and the topic of sequences that find it. fault returns what override.Driver
-// changes in a driver.
+// takes.
 type wrongDriver struct {
 	topic string
 	fault func(soft) any
@@ -469,7 +469,7 @@ func TestWrongCalls(t *testing.T) {
 			defer runtime.UnlockOSThread()
 			good := softCaller("good", true)
 			sim := cusim.New(cusim.VirtualTime())
-			faulty := override.Driver(sim.Software(), wrong.fault(sim.Software()))
+			faulty := override.Driver(wrong.fault(sim.Software()))
 			bad := &caller{Table: driver.NewSoftware(faulty), name: "wrong", soft: sim, virtual: true}
 			pair := [2]*caller{good, bad}
 			for _, c := range pair {

@@ -65,12 +65,12 @@ func (b base) capturing(th *driver.Thread, s driver.Stream) bool {
 // noLegacyBarrier creates streams that do not wait for the legacy default stream, although their
 // flags say so.
 type noLegacyBarrier struct {
-	base  base
-	flags map[driver.Stream]uint32
+	Software base
+	flags    map[driver.Stream]uint32
 }
 
 func (d noLegacyBarrier) StreamCreate(th *driver.Thread, flags uint32) (driver.Stream, driver.Result) {
-	s, r := d.base.StreamCreate(th, flags|driver.CU_STREAM_NON_BLOCKING)
+	s, r := d.Software.StreamCreate(th, flags|driver.CU_STREAM_NON_BLOCKING)
 	d.flags[s] = flags
 	return s, r
 }
@@ -79,14 +79,14 @@ func (d noLegacyBarrier) StreamGetFlags(th *driver.Thread, s driver.Stream) (uin
 	if flags, set := d.flags[s]; set {
 		return flags, ok
 	}
-	return d.base.StreamGetFlags(th, s)
+	return d.Software.StreamGetFlags(th, s)
 }
 
 // staysComplete returns that an event of an ended capture is complete.
-type staysComplete struct{ base base }
+type staysComplete struct{ Software base }
 
 func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
-	if r := d.base.EventQuery(th, e); r != driver.ResultInvalidValue {
+	if r := d.Software.EventQuery(th, e); r != driver.ResultInvalidValue {
 		return r
 	}
 	return ok
@@ -94,34 +94,34 @@ func (d staysComplete) EventQuery(th *driver.Thread, e driver.Event) driver.Resu
 
 // oldPoint always keeps the first record of an event.
 type oldPoint struct {
-	base     base
+	Software base
 	recorded map[driver.Event]bool
 }
 
 func (d oldPoint) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
-	if d.recorded[e] && !d.base.capturing(th, s) {
+	if d.recorded[e] && !d.Software.capturing(th, s) {
 		return ok
 	}
-	r := d.base.EventRecord(th, e, s)
+	r := d.Software.EventRecord(th, e, s)
 	d.recorded[e] = r == ok
 	return r
 }
 
 // noWait does not make streams wait for events.
-type noWait struct{ base base }
+type noWait struct{ Software base }
 
 func (d noWait) StreamWaitEvent(th *driver.Thread, s driver.Stream, e driver.Event, flags uint32) driver.Result {
-	if flags == 0 && d.base.pending(e) {
+	if flags == 0 && d.Software.pending(e) {
 		return ok
 	}
-	return d.base.StreamWaitEvent(th, s, e, flags)
+	return d.Software.StreamWaitEvent(th, s, e, flags)
 }
 
 // early returns that events are complete before they are.
-type early struct{ base base }
+type early struct{ Software base }
 
 func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
-	if r := d.base.EventQuery(th, e); r != driver.ResultNotReady {
+	if r := d.Software.EventQuery(th, e); r != driver.ResultNotReady {
 		return r
 	}
 	return ok
@@ -129,26 +129,26 @@ func (d early) EventQuery(th *driver.Thread, e driver.Event) driver.Result {
 
 // otherEvent measures the time to the event that was recorded last, if possible.
 type otherEvent struct {
-	base base
-	last *driver.Event
+	Software base
+	last     *driver.Event
 }
 
 func (d otherEvent) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
 	*d.last = e
-	return d.base.EventRecord(th, e, s)
+	return d.Software.EventRecord(th, e, s)
 }
 
 func (d otherEvent) EventDestroy(th *driver.Thread, e driver.Event) driver.Result {
 	if *d.last == e {
 		*d.last = 0
 	}
-	return d.base.EventDestroy(th, e)
+	return d.Software.EventDestroy(th, e)
 }
 
 func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Event) (float32, driver.Result) {
-	ms, r := d.base.EventElapsedTimeV2(th, start, end)
-	if r == ok && start != end && *d.last != 0 && d.base.complete(*d.last) {
-		if other, r := d.base.EventElapsedTimeV2(th, start, *d.last); r == ok {
+	ms, r := d.Software.EventElapsedTimeV2(th, start, end)
+	if r == ok && start != end && *d.last != 0 && d.Software.complete(*d.last) {
+		if other, r := d.Software.EventElapsedTimeV2(th, start, *d.last); r == ok {
 			return other, ok
 		}
 	}
@@ -156,57 +156,57 @@ func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Even
 }
 
 // noExternal makes no node of an external record.
-type noExternal struct{ base base }
+type noExternal struct{ Software base }
 
 func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
-	if status, r := d.base.StreamIsCapturing(th, s); r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
+	if status, r := d.Software.StreamIsCapturing(th, s); r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
 		return ok
 	}
-	return d.base.EventRecordWithFlags(th, e, s, flags)
+	return d.Software.EventRecordWithFlags(th, e, s, flags)
 }
 
 // noOldMode does not return the old mode of an exchange.
-type noOldMode struct{ base base }
+type noOldMode struct{ Software base }
 
 func (d noOldMode) ThreadExchangeStreamCaptureMode(th *driver.Thread, mode int32) (int32, driver.Result) {
-	_, r := d.base.ThreadExchangeStreamCaptureMode(th, mode)
+	_, r := d.Software.ThreadExchangeStreamCaptureMode(th, mode)
 	return 0, r
 }
 
 // anyContext accepts events of other contexts.
-type anyContext struct{ base base }
+type anyContext struct{ Software base }
 
 func (d anyContext) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
-	if r := d.base.EventRecord(th, e, s); r != driver.ResultInvalidHandle {
+	if r := d.Software.EventRecord(th, e, s); r != driver.ResultInvalidHandle {
 		return r
 	}
 	return ok
 }
 
 // alwaysTimed makes every event a timed one.
-type alwaysTimed struct{ base base }
+type alwaysTimed struct{ Software base }
 
 func (d alwaysTimed) EventCreate(th *driver.Thread, flags uint32) (driver.Event, driver.Result) {
 	if flags <= 3 {
 		flags &^= driver.CU_EVENT_DISABLE_TIMING
 	}
-	return d.base.EventCreate(th, flags)
+	return d.Software.EventCreate(th, flags)
 }
 
 // newestOnly ignores records in the status of a stream.
 type newestOnly struct {
-	base   base
-	newest map[driver.Stream]bool
+	Software base
+	newest   map[driver.Stream]bool
 }
 
 func (d newestOnly) EventRecord(th *driver.Thread, e driver.Event, s driver.Stream) driver.Result {
-	r := d.base.EventRecord(th, e, s)
+	r := d.Software.EventRecord(th, e, s)
 	d.newest[s] = r == ok
 	return r
 }
 
 func (d newestOnly) StreamQuery(th *driver.Thread, s driver.Stream) driver.Result {
-	if r := d.base.StreamQuery(th, s); r != driver.ResultNotReady || !d.newest[s] {
+	if r := d.Software.StreamQuery(th, s); r != driver.ResultNotReady || !d.newest[s] {
 		return r
 	}
 	return ok
@@ -214,56 +214,56 @@ func (d newestOnly) StreamQuery(th *driver.Thread, s driver.Stream) driver.Resul
 
 // anyGraph accepts a wrong end of a capture.
 type anyGraph struct {
-	base base
-	code driver.Result
+	Software base
+	code     driver.Result
 }
 
 func (d anyGraph) StreamEndCapture(th *driver.Thread, s driver.Stream) (driver.Graph, driver.Result) {
-	g, r := d.base.StreamEndCapture(th, s)
+	g, r := d.Software.StreamEndCapture(th, s)
 	if r == d.code {
-		return d.base.GraphCreate(th, 0)
+		return d.Software.GraphCreate(th, 0)
 	}
 	return g, r
 }
 
 // pushTwice pushes a context twice.
-type pushTwice struct{ base base }
+type pushTwice struct{ Software base }
 
 func (d pushTwice) CtxPushCurrent(th *driver.Thread, c driver.Context) driver.Result {
-	d.base.CtxPushCurrent(th, c)
-	return d.base.CtxPushCurrent(th, c)
+	d.Software.CtxPushCurrent(th, c)
+	return d.Software.CtxPushCurrent(th, c)
 }
 
 // popOne leaves the last context on the stack.
-type popOne struct{ base base }
+type popOne struct{ Software base }
 
 func (d popOne) CtxPopCurrent(th *driver.Thread) (driver.Context, driver.Result) {
-	c, r := d.base.CtxPopCurrent(th)
-	if now, _ := d.base.CtxGetCurrent(th); r == ok && now == 0 {
-		d.base.CtxPushCurrent(th, c)
+	c, r := d.Software.CtxPopCurrent(th)
+	if now, _ := d.Software.CtxGetCurrent(th); r == ok && now == 0 {
+		d.Software.CtxPushCurrent(th, c)
 	}
 	return c, r
 }
 
 // leaks destroys no streams.
-type leaks struct{ base base }
+type leaks struct{ Software base }
 
 func (d leaks) StreamDestroy(*driver.Thread, driver.Stream) driver.Result { return ok }
 
 // freePriority does not limit priorities to their range.
 type freePriority struct {
-	base  base
-	asked map[driver.Stream]int32
+	Software base
+	asked    map[driver.Stream]int32
 }
 
 func (d freePriority) StreamCreateWithPriority(th *driver.Thread, flags uint32, p int32) (driver.Stream, driver.Result) {
-	s, r := d.base.StreamCreateWithPriority(th, flags, p)
+	s, r := d.Software.StreamCreateWithPriority(th, flags, p)
 	d.asked[s] = p
 	return s, r
 }
 
 func (d freePriority) StreamGetPriority(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
-	p, r := d.base.StreamGetPriority(th, s)
+	p, r := d.Software.StreamGetPriority(th, s)
 	if asked, set := d.asked[s]; set {
 		return asked, r
 	}
@@ -271,60 +271,60 @@ func (d freePriority) StreamGetPriority(th *driver.Thread, s driver.Stream) (int
 }
 
 // noContextWait does not make a context wait for an event.
-type noContextWait struct{ base base }
+type noContextWait struct{ Software base }
 
 func (d noContextWait) CtxWaitEvent(th *driver.Thread, c driver.Context, e driver.Event) driver.Result {
-	if d.base.pending(e) {
+	if d.Software.pending(e) {
 		return ok
 	}
-	return d.base.CtxWaitEvent(th, c, e)
+	return d.Software.CtxWaitEvent(th, c, e)
 }
 
 // noLaunch launches graphs without their work.
-type noLaunch struct{ base base }
+type noLaunch struct{ Software base }
 
 func (d noLaunch) GraphLaunch(*driver.Thread, driver.GraphExec, driver.Stream) driver.Result {
 	return ok
 }
 
 // oneThread uses a thread in global mode for every query of an event.
-type oneThread struct{ base base }
+type oneThread struct{ Software base }
 
 func (d oneThread) EventQuery(_ *driver.Thread, e driver.Event) driver.Result {
-	return d.base.EventQuery(new(driver.Thread), e)
+	return d.Software.EventQuery(new(driver.Thread), e)
 }
 
 // failedRecord records an event even if the record fails: on another stream.
-type failedRecord struct{ base base }
+type failedRecord struct{ Software base }
 
 func (d failedRecord) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
-	r := d.base.EventRecordWithFlags(th, e, s, flags)
+	r := d.Software.EventRecordWithFlags(th, e, s, flags)
 	if r == driver.ResultIllegalState {
-		d.base.EventRecord(th, e, s)
+		d.Software.EventRecord(th, e, s)
 	}
 	return r
 }
 
 // staysCapturing returns that streams are being captured although their capture has ended.
 type staysCapturing struct {
-	base base
-	was  map[driver.Stream]bool
+	Software base
+	was      map[driver.Stream]bool
 }
 
 func (d staysCapturing) StreamBeginCapture(th *driver.Thread, s driver.Stream, mode int32) driver.Result {
 	d.was[s] = s > driver.CU_STREAM_PER_THREAD
-	return d.base.StreamBeginCapture(th, s, mode)
+	return d.Software.StreamBeginCapture(th, s, mode)
 }
 
 func (d staysCapturing) StreamIsCapturing(th *driver.Thread, s driver.Stream) (int32, driver.Result) {
-	status, r := d.base.StreamIsCapturing(th, s)
+	status, r := d.Software.StreamIsCapturing(th, s)
 	if r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_NONE && d.was[s] {
 		status = driver.CU_STREAM_CAPTURE_STATUS_INVALIDATED
 	}
 	return status, r
 }
 
-// mutants returns a function for each mutant, which makes from a driver what override.Driver changes in the driver.
+// mutants returns a function for each mutant, which makes what override.Driver takes from a driver.
 func mutants() map[string]func(base) any {
 	return map[string]func(base) any{
 		"a legacy barrier is dropped":            func(b base) any { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
@@ -360,8 +360,7 @@ func TestMutants(t *testing.T) {
 	for name, mutate := range mutants() {
 		t.Run(name, func(t *testing.T) {
 			sick := simulated("mutant", true, func(s driver.Software) driver.Software {
-				b := newBase(s)
-				return override.Driver(b, mutate(b))
+				return override.Driver(mutate(newBase(s)))
 			})
 			fails := func(p program, patience time.Duration) error {
 				_, err := sick.run(p, patience)

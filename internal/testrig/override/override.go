@@ -12,18 +12,28 @@ import (
 
 //go:generate go run -C ../../../tools ./gen-override -root .. driver.Software=internal/testrig/override/zdriver.go nvml/raw.Software=internal/testrig/override/zraw.go
 
-// Driver returns a software driver that is base, except for the exported methods of with.
-func Driver(base driver.Software, with any) driver.Software {
-	o := &ofDriver{base: base}
+// Driver returns a software driver with the exported methods of with. The other methods are those of its field Software,
+// or of driver.Unimplemented if with, or what it points to, has no such field.
+func Driver(with any) driver.Software {
+	o := &ofDriver{base: software[driver.Software](with, driver.Unimplemented{})}
 	replace(reflect.ValueOf(&o.on).Elem(), with)
 	return o
 }
 
-// NVML returns a software NVML that is base, except for the exported methods of with.
-func NVML(base raw.Software, with any) raw.Software {
-	o := &ofRaw{base: base}
+// NVML is Driver for a software NVML.
+func NVML(with any) raw.Software {
+	o := &ofRaw{base: software[raw.Software](with, raw.Unimplemented{})}
 	replace(reflect.ValueOf(&o.on).Elem(), with)
 	return o
+}
+
+// software returns the field Software of a struct, or none.
+func software[S any](of any, none S) S {
+	f := reflect.Indirect(reflect.ValueOf(of)).FieldByName("Software")
+	if !f.IsValid() {
+		return none
+	}
+	return f.Interface().(S)
 }
 
 // replace sets the functions of the struct on to the methods of the same names.
