@@ -20,3 +20,4 @@
 package driver
 
 //go:generate go run -C ../tools ./gen-symbols emit -manifest gen-symbols/manifest/cuda-13.0.tsv -additions gen-symbols/manifest/cudaProfiler-13.0.tsv,gen-symbols/manifest/cuda-13.4-unverified.tsv -classes gen-symbols/classes.txt -measured ../tests/gpu/blocking.tsv -calls gen-symbols/calls.tsv -root ..
+//go:generate go run -C ../tools ./gen-override -root .. driver.Software=internal/testrig/override/zdriver.go

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // Files that processes share are in a folder in memory if there is one. Where the system can create
@@ -31,10 +33,17 @@ const (
 // sharedDirs returns the folders that files may be in, the best one first.
 func sharedDirs() []string { return slices.Compact([]string{"/dev/shm", os.TempDir()}) }
 
-// newNumber returns 16 random bytes.
+// newNumber returns a number that no other process has. The generator of math/rand does not suffice: Go seeds it with what
+// the kernel gives a program when it starts, and processes that a program has forked have that in common.
 func newNumber() (id ipcID) {
-	binary.NativeEndian.PutUint64(id[:8], rand.Uint64())
-	binary.NativeEndian.PutUint64(id[8:], rand.Uint64())
+	if f, err := os.Open("/dev/urandom"); err == nil {
+		defer f.Close()
+		if _, err := io.ReadFull(f, id[:]); err == nil {
+			return id
+		}
+	}
+	binary.NativeEndian.PutUint64(id[:8], rand.Uint64()^uint64(time.Now().UnixNano()))
+	binary.NativeEndian.PutUint64(id[8:], rand.Uint64()^uint64(os.Getpid()))
 	return id
 }
 

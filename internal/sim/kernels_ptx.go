@@ -136,13 +136,14 @@ func (p *ptxLaunch) run() {
 	if l.cooperative && !c.destroyed {
 		c.workspaces = append(c.workspaces, p.Workspace)
 	}
-	x.fault, p.Launch = fault, vm.Launch{} // the stream may keep the operation
+	x.fault, p.Launch = fault, vm.Launch{}
 	for _, text := range found {
 		d.misuse("cuLaunchKernel", 0, text, nil)
 	}
 	d.reportEnded(x)
 	d.instructions[l.Name] += stats.Instructions
 	d.ptxEnded(&p.op, x, stats, l.Grid.Count(), c.dev)
+	p.of, p.f = Launch{}, nil // the stream may keep the operation
 }
 
 // Instructions is cusim.Driver.Instructions.

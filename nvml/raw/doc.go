@@ -29,3 +29,4 @@
 package raw
 
 //go:generate go run -C ../../tools ./gen-nvml generate -manifest gen-nvml/manifest/nvml-13.0.tsv -unverified gen-nvml/manifest/nvml-unverified.tsv -drivers gen-nvml/manifest/drivers.tsv -calls gen-nvml/calls.tsv -returns gen-nvml/returns.tsv -methods gen-nvml/methods.tsv -names gen-nvml/names.tsv -root ..
+//go:generate go run -C ../../tools ./gen-override -root .. nvml/raw.Software=internal/testrig/override/zraw.go

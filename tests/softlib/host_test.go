@@ -44,6 +44,7 @@ func TestHost(t *testing.T) {
 		{scenario: "fork-before"},
 		{scenario: "fork-after"},
 		{scenario: "fork-while"},
+		{scenario: "siblings"},
 		{scenario: "threads"},
 		{scenario: "callbacks"},
 		{scenario: "memory"},

@@ -1,5 +1,6 @@
 // Package override replaces some methods of software drivers and software NVMLs, for tests. A type that embeds the
-// interface does so, too, but the compiler then writes a thousand methods for it.
+// interface does so, too, but the compiler then writes a thousand methods for it. The packages that have the interfaces
+// generate the rest of this one.
 package override
 
 import (
@@ -9,8 +10,6 @@ import (
 	"github.com/purecu/purecu/driver"
 	"github.com/purecu/purecu/nvml/raw"
 )
-
-//go:generate go run -C ../../../tools ./gen-override -root .. driver.Software=internal/testrig/override/zdriver.go nvml/raw.Software=internal/testrig/override/zraw.go
 
 // Driver returns a software driver with the exported methods of with. The other methods are those of its field Software,
 // or of driver.Unimplemented if with, or what it points to, has no such field.

@@ -162,6 +162,10 @@ F(cuGraphRetainUserObject, handle g, handle o, unsigned n, unsigned flags) AS(cu
 	(handle, handle, unsigned, unsigned), (g, o, n, flags))
 F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (handle, void (*)(void *), void *), (s, f, d))
 F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
+typedef struct { char bytes[64]; } shared;
+F(cuIpcGetMemHandle, shared *m, address p) AS(cuIpcGetMemHandle, (shared *, address), (m, p))
+F(cuIpcOpenMemHandle_v2, address *p, shared m, unsigned f) AS(cuIpcOpenMemHandle_v2, (address *, shared, unsigned), (p, m, f))
+F(cuIpcCloseMemHandle, address p) AS(cuIpcCloseMemHandle, (address), (p))
 F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
 F(cuMemFree_v2, address p) AS(cuMemFree_v2, (address), (p))
 F(cuMemAllocHost_v2, void **p, size_t n) AS(cuMemAllocHost_v2, (void **, size_t), (p, n))
@@ -405,6 +409,65 @@ static void fork_before(void)
 			work(); // with a child that has its own
 		reap(child);
 	}
+}
+
+// in_context makes the primary context current in a child.
+static void in_context(void)
+{
+	handle ctx;
+	alarm(20);
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&ctx, 0));
+	OK(cuCtxSetCurrent(ctx));
+}
+
+// siblings lets children share memory that another child opens. Their Go runtimes have begun with the same random
+// numbers.
+static void siblings(void)
+{
+	enum { SHARERS = 4 };
+	int handles[2], end[2], found = 0;
+	pid_t children[SHARERS];
+	CHECK(!pipe(handles) && !pipe(end));
+	for (int k = 0; k < SHARERS; k++) {
+		CHECK((children[k] = fork()) >= 0);
+		if (children[k])
+			continue;
+		address p;
+		shared m;
+		char c;
+		in_context();
+		OK(cuMemAlloc_v2(&p, 4));
+		OK(cuMemsetD32_v2(p, 1 << k, 1));
+		OK(cuCtxSynchronize());
+		OK(cuIpcGetMemHandle(&m, p));
+		CHECK(write(handles[1], &m, sizeof m) == sizeof m);
+		close(end[1]);
+		CHECK(read(end[0], &c, 1) == 0); // until the parent closes it
+		_exit(0);
+	}
+	pid_t opener = fork();
+	CHECK(opener >= 0);
+	if (!opener) {
+		address p[SHARERS];
+		in_context();
+		for (int k = 0; k < SHARERS; k++) {
+			shared m;
+			int v = 0;
+			CHECK(read(handles[0], &m, sizeof m) == sizeof m);
+			OK(cuIpcOpenMemHandle_v2(&p[k], m, 1));
+			OK(cuMemcpyDtoH_v2(&v, p[k], 4));
+			found |= v;
+		}
+		CHECK(found == (1 << SHARERS) - 1);
+		for (int k = 0; k < SHARERS; k++)
+			OK(cuIpcCloseMemHandle(p[k]));
+		_exit(0);
+	}
+	reap(opener);
+	close(end[1]);
+	for (int k = 0; k < SHARERS; k++)
+		reap(children[k]);
 }
 
 static void refused(void)
@@ -1458,7 +1521,7 @@ int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } scenarios[] = {
 		{"lazy", lazy}, {"processes", processes}, {"fork-before", fork_before}, {"fork-after", fork_after},
-			{"fork-while", fork_while},
+			{"fork-while", fork_while}, {"siblings", siblings},
 		{"threads", many_threads}, {"callbacks", callbacks}, {"memory", memory}, {"wild", wild}, {"nulls", nulls},
 			{"nodes", nodes}, {"allocations", allocations}, {"virtual_memory", virtual_memory},
 		{"more", more}, {"signals", signals}, {"unload", unload}, {"misuse", misuse},
