@@ -5,7 +5,8 @@ import "github.com/purecu/purecu/internal/ccall"
 // Thread is a thread with its state in the driver: a stack of current contexts, a capture mode, and
 // a per-thread default stream. Calls whose outcome depends on this state take a Thread. It belongs
 // to the goroutine that called [Table.Pin]. A software driver also gets one for the time of a single call, which is
-// used again for later calls: it keeps what it knows of a thread in Local, and not under the address of the Thread.
+// used again for later calls: the driver must keep what it knows of a thread in Local, and not under the address of the
+// Thread.
 type Thread struct {
 	pin *ccall.Thread // nil for a temporary Thread of a software driver
 

@@ -41,7 +41,7 @@ func programVersion() *buildReport {
 // pseudoRevision returns the revision at the end of a pseudo-version, or "". It is all that there is
 // of a revision after go install …/cmd/cuprobe@main.
 func pseudoRevision(version string) string {
-	version, _, _ = strings.Cut(version, "+") // what is behind it, is about the build
+	version, _, _ = strings.Cut(version, "+") // metadata about the build follows
 	parts := strings.FieldsFunc(version, func(r rune) bool { return r == '-' || r == '.' })
 	if n := len(parts); n > 3 && consistsOf(parts[n-2], 14, "0123456789") && consistsOf(parts[n-1], 12, "0123456789abcdef") {
 		return parts[n-1]

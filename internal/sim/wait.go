@@ -16,6 +16,7 @@ func (d *Driver) waitFor(name string, h uintptr, ops ...*op) driver.Result {
 	if w := engine.WaitFor(ops...); d.over(&w) {
 		return d.lost
 	}
+	// The caller's ops can stay on its stack if only a wait that lasts copies them.
 	return d.wait(&wait{name: name, handle: h, Wait: engine.WaitFor(slices.Clone(ops)...)})
 }
 

@@ -46,7 +46,10 @@ func check(w io.Writer, dir, platform string) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	system, processor, _ := strings.Cut(platform, "/")
+	system, processor, ok := strings.Cut(platform, "/")
+	if !ok {
+		return 0, fmt.Errorf("%s is not of the form GOOS/GOARCH", platform)
+	}
 	list, err := packages.Load(&packages.Config{
 		Mode: packages.LoadAllSyntax | packages.NeedModule,
 		Dir:  dir, Tests: true,

@@ -23,6 +23,9 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if _, err := check(new(strings.Builder), dir, "linux"); err == nil {
+		t.Error("a system without a processor was taken")
+	}
 	for platform, want := range map[string]string{
 		"linux/arm64":   "",
 		"darwin/arm64":  "a.go:5:39", // a string is needed

@@ -58,7 +58,7 @@ func (e *Engine) Enqueue(s *Stream, o *Op, after ...[]*Op) {
 	}
 }
 
-// mostKept is for how many operations the memory of a list is kept when the list is empty.
+// mostKept is the largest list of operations whose memory is kept while the list is empty.
 const mostKept = 1 << 10
 
 // run begins the operations that have become ready, and completes those that take no time.

@@ -1,0 +1,28 @@
+package sim
+
+import (
+	"testing"
+
+	"github.com/purecu/purecu/driver"
+)
+
+// TestThreadsReused uses the state of a thread that has ended for another one, which is not the thread of the first one's
+// capture, and has no current context.
+func TestThreadsReused(t *testing.T) {
+	r := newRig(t)
+	s := r.stream(nonBlocking)
+	first := r.tab.Pin()
+	r.ok(r.tab.CtxSetCurrent(driver.At{Thread: first}, r.in.Context))
+	r.ok(r.tab.StreamBeginCapture(driver.At{Thread: first}, s, driver.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))
+	first.Unpin()
+
+	second := r.tab.Pin()
+	defer second.Unpin()
+	if c, res := r.tab.CtxGetCurrent(driver.At{Thread: second}); c != 0 || res != ok {
+		t.Errorf("another thread has the context %#x (%d)", c, res)
+	}
+	if _, res := r.tab.StreamEndCapture(driver.At{Thread: second}, s); res != driver.ResultStreamCaptureWrongThread {
+		t.Errorf("another thread ends the capture: %d", res)
+	}
+	r.ok(r.tab.StreamDestroy(driver.At{}, s))
+}
