@@ -26,12 +26,12 @@ import (
 // racyCaptures is a software driver that notices what crashes driver 580: a call that is checked
 // against captures, while one of these captures begins or ends.
 type racyCaptures struct {
-	Software driver.Software
-	mu       sync.Mutex
-	contexts map[driver.Context]*underWay
-	blocking map[driver.Stream]bool
-	joined   map[uint64]map[driver.Stream]bool // the streams of a capture, by its id
-	met      map[string]int
+	driver.Software // embedded, as override.Driver makes calls slower
+	mu              sync.Mutex
+	contexts        map[driver.Context]*underWay
+	blocking        map[driver.Stream]bool
+	joined          map[uint64]map[driver.Stream]bool // the streams of a capture, by its id
+	met             map[string]int
 	// How often what happened.
 	global, checks, changes int
 }
@@ -615,7 +615,7 @@ func ofCapture(err error) bool {
 func TestCapturesBesideCheckedCalls(t *testing.T) {
 	soft := cusim.New()
 	sim := newRacyCaptures(soft.Software())
-	drv := Need(Open(WithSoftware(driver.Provide(override.Driver(sim)))))(t)
+	drv := Need(Open(WithSoftware(driver.Provide(sim))))(t)
 	dev := Need(drv.Device(0))(t)
 	gpu, two := Need(dev.PrimaryContext())(t), Need(dev.NewContext(0))(t)
 	r := newCaptureRaces(t, gpu, two)
