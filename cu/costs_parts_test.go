@@ -234,8 +234,10 @@ func (r *costRig) addPartsOfLegacyRecord() {
 			return driver.ResultSuccess
 		}),
 		r.madeCurrent("table, where the context is current", func() driver.Result {
-			tab.EventRecord(driver.At{}, sl.Raw, sc.Raw) // a software driver knows no threads, and refuses it
-			return driver.ResultSuccess
+			if res := tab.EventRecord(driver.At{}, sl.Raw, sc.Raw); !tab.Software() {
+				return res
+			}
+			return driver.ResultSuccess // its threads are not those of the system, so it has refused the record
 		}),
 		r.part("table, in the context", call),
 		r.part("and a call in flight, marked for captures", func() driver.Result {
@@ -317,8 +319,8 @@ func (r *costRig) addPartsOfEvent() {
 	}, nil}, 0, nil)
 }
 
-// madeCurrent returns a way that makes a call of the driver on a thread on which the context stays current: what calls on
-// default streams would cost if a goroutine made many without another call of the program between them.
+// madeCurrent returns a way that makes a call of the driver on a thread on which the context stays current. It shows
+// what calls on default streams would cost if they did not set the context.
 func (r *costRig) madeCurrent(name string, f func() driver.Result) way {
 	w := r.part(name, f)
 	w.ns = r.onCurrentThread(w.ns)

@@ -116,7 +116,7 @@ var rules = map[string]rule{
 	"cu/graph": {imports: []string{"cu", "driver", "internal/core", "internal/dot", "internal/drivercall",
 		"internal/extsem", "internal/handle", "internal/hostfunc", "internal/launch", "internal/lock",
 		"internal/memstate", "internal/races", "internal/subject", "internal/timelines", "internal/valuename", "internal/wordop"}},
-	forTests + "/override": {imports: []string{"driver", "nvml/raw"}, unsafe: []string{"zdriver.go"}}, // in types
+	forTests + "/override": {imports: []string{"driver", "nvml/raw"}, unsafe: []string{"zdriver.go"}},
 	forTests: {imports: []string{"cu", "cu/graph", "cu/green", "cu/interop", "cu/memory", "cu/trace", "cusim", "driver",
 		"internal/ccall", "internal/core", "internal/drivercall", "internal/timelines"}, unsafe: []string{"gpu.go"}},
 	"cu/green": {imports: []string{"cu", "driver", "internal/core", "internal/drivercall", "internal/remedy",
@@ -165,7 +165,7 @@ var rules = map[string]rule{
 	"tests/...": {imports: []string{"*"}, modules: []string{modCmp, modGoleak}, unsafe: []string{"*"}, program: true},
 }
 
-// forTests is the package that only tests import, as they alone import those below it.
+// forTests is the folder of the packages that only tests import.
 const forTests = "internal/testrig"
 
 // ofCore are the packages that may import internal/core, besides those in the folder of cu.
@@ -227,7 +227,7 @@ var calls = map[string]string{
 	"internal/explore/run.go: panic":               "ends a goroutine that a test's scheduler stops",
 	"internal/lock/checked.go: panic":              "it is built into tests only, which it ends",
 	"internal/testrig/testrig.go: panic":           "only tests import it, which it ends",
-	"internal/testrig/override/override.go: panic": "the same",
+	"internal/testrig/override/override.go: panic": "only tests import it, which it ends",
 }
 
 // forbidden are the functions that no library calls, because only the program decides about output

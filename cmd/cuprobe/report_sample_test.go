@@ -118,7 +118,8 @@ func sampleReport(t *testing.T, odd string, n int) *nodeReport {
 func (r *nodeReport) measureSample(t *testing.T, n int) {
 	t.Helper()
 	sim := cusim.New(cusim.VirtualTime(), modelSpin(), cusim.Devices(n))
-	provider := driver.Provide(override.Driver(paced{sim.Software(), sim, new(sync.Mutex), rand.New(rand.NewPCG(1, 2))}))
+	pace := paced{sim.Software(), sim, new(sync.Mutex), rand.New(rand.NewPCG(1, 2))}
+	provider := driver.Provide(override.Driver(pace))
 	copies := &bench{samples: 5, parts: []string{partPinned, partPageable, partPeer}}
 	for n := uint64(4 << 10); n <= 16<<20; n *= 4 {
 		copies.sizes = append(copies.sizes, n)

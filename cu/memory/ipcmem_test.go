@@ -121,7 +121,8 @@ func (d opening) MemGetAddressRange(th *driver.Thread, p driver.DevicePtr) (driv
 // call that may wait, and serves no allocation.
 func TestIPCMemClosed(t *testing.T) {
 	sim, closes, unknown := cusim.New(), 0, false
-	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(override.Driver(opening{sim.Software(), &closes, &unknown})))))(t)
+	opens := override.Driver(opening{sim.Software(), &closes, &unknown})
+	drv := Need(OpenNeverWait(WithSoftware(driver.Provide(opens))))(t)
 	gpu := Need(Need(drv.Device(0))(t).PrimaryContext())(t)
 	s := Need(gpu.NewStream(StreamNonBlocking))(t)
 	pending := func() bool { return core.Of(gpu).Context.Deferred.Pending() }

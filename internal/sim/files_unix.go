@@ -33,8 +33,8 @@ const (
 // sharedDirs returns the folders that files may be in, the best one first.
 func sharedDirs() []string { return slices.Compact([]string{"/dev/shm", os.TempDir()}) }
 
-// newNumber returns a number that no other process has. The generator of math/rand does not suffice: Go seeds it with what
-// the kernel gives a program when it starts, and processes that a program has forked have that in common.
+// newNumber returns a number that no other process has. The generator of math/rand does not suffice: Go seeds it with
+// what the kernel gives a program when it starts, and processes that a program has forked have that in common.
 func newNumber() (id ipcID) {
 	if f, err := os.Open("/dev/urandom"); err == nil {
 		defer f.Close()

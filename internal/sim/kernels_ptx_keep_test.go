@@ -9,14 +9,14 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestStreamKeepsNoModule launches a kernel, and unloads its module. The stream keeps its newest operation, which must not
-// keep the module's text.
+// TestStreamKeepsNoModule launches a kernel, and unloads its module. The stream keeps its newest operation, which must
+// not keep the module's text.
 func TestStreamKeepsNoModule(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(nonBlocking)
 	kept := func() weak.Pointer[module] {
-		m, res := r.tab.ModuleLoadData(r.in, []byte(header+
-			".entry e(.param .u64 a, .param .u32 b) { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }")) // not empty: it is executed
+		const kernel = ".entry e(.param .u64 a, .param .u32 b) { .reg .b32 %r; mov.u32 %r, %tid.x; ret; }"
+		m, res := r.tab.ModuleLoadData(r.in, []byte(header+kernel)) // an empty kernel would not be executed
 		r.ok(res)
 		f, res := r.tab.ModuleGetFunction(r.in, m, "e")
 		r.ok(res)

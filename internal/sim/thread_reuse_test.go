@@ -6,8 +6,8 @@ import (
 	"github.com/purecu/purecu/driver"
 )
 
-// TestThreadsReused uses the state of a thread that has ended for another one, which is not the thread of the first one's
-// capture, and has no current context.
+// TestThreadsReused pins a thread after another has ended, whose state it may get. It must not count as the thread that
+// has begun the other's capture, and it has no current context.
 func TestThreadsReused(t *testing.T) {
 	r := newRig(t)
 	s := r.stream(nonBlocking)

@@ -159,7 +159,8 @@ func (d otherEvent) EventElapsedTimeV2(th *driver.Thread, start, end driver.Even
 type noExternal struct{ Software base }
 
 func (d noExternal) EventRecordWithFlags(th *driver.Thread, e driver.Event, s driver.Stream, flags uint32) driver.Result {
-	if status, r := d.Software.StreamIsCapturing(th, s); r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
+	status, r := d.Software.StreamIsCapturing(th, s)
+	if r == ok && status == driver.CU_STREAM_CAPTURE_STATUS_ACTIVE && flags != 0 {
 		return ok
 	}
 	return d.Software.EventRecordWithFlags(th, e, s, flags)
@@ -324,31 +325,45 @@ func (d staysCapturing) StreamIsCapturing(th *driver.Thread, s driver.Stream) (i
 	return status, r
 }
 
-// mutants returns a function for each mutant, which makes what override.Driver takes from a driver.
+// mutants returns a function for each mutant, which makes from a driver what override.Driver takes.
 func mutants() map[string]func(base) any {
 	return map[string]func(base) any{
-		"a legacy barrier is dropped":            func(b base) any { return noLegacyBarrier{b, make(map[driver.Stream]uint32)} },
-		"a captured event stays complete":        func(b base) any { return staysComplete{b} },
-		"a record keeps the old point":           func(b base) any { return oldPoint{b, make(map[driver.Event]bool)} },
-		"a wait is ignored":                      func(b base) any { return noWait{b} },
-		"a query says complete too early":        func(b base) any { return early{b} },
-		"a time is that of another event":        func(b base) any { return otherEvent{b, new(driver.Event)} },
-		"an external record is not made":         func(b base) any { return noExternal{b} },
-		"an exchange forgets the old mode":       func(b base) any { return noOldMode{b} },
-		"another context's event is accepted":    func(b base) any { return anyContext{b} },
-		"a flag is ignored":                      func(b base) any { return alwaysTimed{b} },
-		"a stream ignores its newest work":       func(b base) any { return newestOnly{b, make(map[driver.Stream]bool)} },
-		"an unjoined capture is accepted":        func(b base) any { return anyGraph{b, driver.ResultStreamCaptureUnjoined} },
-		"an invalidated capture is accepted":     func(b base) any { return anyGraph{b, driver.ResultStreamCaptureInvalidated} },
-		"a push pushes twice":                    func(b base) any { return pushTwice{b} },
-		"a pop leaves the last one":              func(b base) any { return popOne{b} },
-		"a stream is not destroyed":              func(b base) any { return leaks{b} },
-		"a priority is out of range":             func(b base) any { return freePriority{b, make(map[driver.Stream]int32)} },
-		"a context's wait is ignored":            func(b base) any { return noContextWait{b} },
-		"a graph is not run":                     func(b base) any { return noLaunch{b} },
-		"a thread's mode is ignored":             func(b base) any { return oneThread{b} },
-		"a stream is not free after its capture": func(b base) any { return staysCapturing{b, make(map[driver.Stream]bool)} },
-		"a record that fails changes an event":   func(b base) any { return failedRecord{b} },
+		"a legacy barrier is dropped": func(b base) any {
+			return noLegacyBarrier{b, make(map[driver.Stream]uint32)}
+		},
+		"a captured event stays complete": func(b base) any { return staysComplete{b} },
+		"a record keeps the old point": func(b base) any {
+			return oldPoint{b, make(map[driver.Event]bool)}
+		},
+		"a wait is ignored":                   func(b base) any { return noWait{b} },
+		"a query says complete too early":     func(b base) any { return early{b} },
+		"a time is that of another event":     func(b base) any { return otherEvent{b, new(driver.Event)} },
+		"an external record is not made":      func(b base) any { return noExternal{b} },
+		"an exchange forgets the old mode":    func(b base) any { return noOldMode{b} },
+		"another context's event is accepted": func(b base) any { return anyContext{b} },
+		"a flag is ignored":                   func(b base) any { return alwaysTimed{b} },
+		"a stream ignores its newest work": func(b base) any {
+			return newestOnly{b, make(map[driver.Stream]bool)}
+		},
+		"an unjoined capture is accepted": func(b base) any {
+			return anyGraph{b, driver.ResultStreamCaptureUnjoined}
+		},
+		"an invalidated capture is accepted": func(b base) any {
+			return anyGraph{b, driver.ResultStreamCaptureInvalidated}
+		},
+		"a push pushes twice":       func(b base) any { return pushTwice{b} },
+		"a pop leaves the last one": func(b base) any { return popOne{b} },
+		"a stream is not destroyed": func(b base) any { return leaks{b} },
+		"a priority is out of range": func(b base) any {
+			return freePriority{b, make(map[driver.Stream]int32)}
+		},
+		"a context's wait is ignored": func(b base) any { return noContextWait{b} },
+		"a graph is not run":          func(b base) any { return noLaunch{b} },
+		"a thread's mode is ignored":  func(b base) any { return oneThread{b} },
+		"a stream is not free after its capture": func(b base) any {
+			return staysCapturing{b, make(map[driver.Stream]bool)}
+		},
+		"a record that fails changes an event": func(b base) any { return failedRecord{b} },
 	}
 }
 

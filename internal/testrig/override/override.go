@@ -11,8 +11,8 @@ import (
 	"github.com/purecu/purecu/nvml/raw"
 )
 
-// Driver returns a software driver with the exported methods of with. The other methods are those of its field Software,
-// or of driver.Unimplemented if with, or what it points to, has no such field.
+// Driver returns a software driver with the exported methods of with, a struct or a pointer to one. The other methods
+// are those of the struct's field Software, or of driver.Unimplemented if it has no such field.
 func Driver(with any) driver.Software {
 	o := &ofDriver{base: software[driver.Software](with, driver.Unimplemented{})}
 	replace(reflect.ValueOf(&o.on).Elem(), with)

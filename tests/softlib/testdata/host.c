@@ -164,7 +164,8 @@ F(cuLaunchHostFunc, handle s, void (*f)(void *), void *d) AS(cuLaunchHostFunc, (
 F(cuStreamAddCallback, handle s, void (*f)(handle, int, void *), void *d, unsigned fl) AS(cuStreamAddCallback, (handle, void (*)(handle, int, void *), void *, unsigned), (s, f, d, fl))
 typedef struct { char bytes[64]; } shared;
 F(cuIpcGetMemHandle, shared *m, address p) AS(cuIpcGetMemHandle, (shared *, address), (m, p))
-F(cuIpcOpenMemHandle_v2, address *p, shared m, unsigned f) AS(cuIpcOpenMemHandle_v2, (address *, shared, unsigned), (p, m, f))
+F(cuIpcOpenMemHandle_v2, address *p, shared m, unsigned f) AS(cuIpcOpenMemHandle_v2,
+	(address *, shared, unsigned), (p, m, f))
 F(cuIpcCloseMemHandle, address p) AS(cuIpcCloseMemHandle, (address), (p))
 F(cuMemAlloc_v2, address *p, size_t n) AS(cuMemAlloc_v2, (address *, size_t), (p, n))
 F(cuMemFree_v2, address p) AS(cuMemFree_v2, (address), (p))
